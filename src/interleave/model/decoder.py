@@ -1,0 +1,56 @@
+"""One decoder for the Llama and Qwen2 family, over packed positions.
+
+It does not know about requests, blocks or batches: attention is an argument, a callable that gets
+this forward's rotated queries, keys and values layer by layer and answers with the context.
+Architecture: Llama (Touvron et al., 2023) and Qwen2 (Yang et al., 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from interleave.model.config import ModelConfig
+from interleave.model.ops import reference
+from interleave.model.weights import Weights
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [n, heads, head_dim]."""
+
+
+class Decoder:
+    """RMSNorm, RoPE, grouped-query attention and SwiGLU; `ops` is the module that computes them."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, ops: ModuleType = reference) -> None:
+        self.config = config
+        self.weights = weights
+        self.ops = ops
+        self.device = weights.embed.device
+        self.dtype = weights.embed.dtype
+        self._cos, self._sin = reference.rope_table(config, self.device)
+
+    @torch.inference_mode()
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """Hidden states [n, hidden] after the final norm, for int64 tokens and positions [n]."""
+        config, ops = self.config, self.ops
+        heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        cos, sin = self._cos[positions], self._sin[positions]
+        residual = self.weights.embed[tokens]
+        for index, layer in enumerate(self.weights.layers):
+            x = ops.rms_norm(residual, layer.input_norm, config.rms_norm_eps)
+            qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, dim)
+            q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+            q, k = ops.rope(q, cos, sin), ops.rope(k, cos, sin)
+            context = attend(index, q, k, v)
+            residual = residual + ops.linear(context.reshape(-1, heads * dim), layer.o)
+            x = ops.rms_norm(residual, layer.post_norm, config.rms_norm_eps)
+            residual = residual + ops.linear(ops.swiglu(ops.linear(x, layer.gate_up)), layer.down)
+        return ops.rms_norm(residual, self.weights.final_norm, config.rms_norm_eps)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """LM head on the rows that will be sampled: [rows, hidden] -> [rows, vocab], float32."""
+        return self.ops.linear(hidden, self.weights.head).float()

@@ -1,0 +1,47 @@
+"""Plain torch versions of every op of the decoder: the slow, obvious twins."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from interleave.model.config import ModelConfig
+
+
+def rope_table(config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
+    """cos and sin, each [max_position_embeddings, head_dim / 2], float32 (Su et al., 2021)."""
+    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    inverse_frequency = 1.0 / (config.rope_theta**exponent)
+    angles = torch.outer(torch.arange(config.max_position_embeddings).float(), inverse_frequency)
+    return angles.cos().to(device), angles.sin().to(device)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / rms(x) * weight over the last axis; the mean square in float32 (Zhang & Sennrich, 2019)."""
+    wide = x.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * (wide * scale).to(x.dtype)
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate [n, heads, head_dim] by cos and sin [n, head_dim / 2], halves paired as in GPT-NeoX."""
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = cos[:, None, :].to(x.dtype), sin[:, None, :].to(x.dtype)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up for [n, 2 * intermediate], gate first (Shazeer, 2020)."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x [n, in] times weight [out, in] transposed."""
+    return F.linear(x, weight, bias)
+
+
+def argmax(logits: Tensor) -> Tensor:
+    """Greedy token per row of [rows, vocab]; a tie goes to the lowest id."""
+    return logits.argmax(dim=-1)
