@@ -1,0 +1,34 @@
+"""Marks that need hardware or a browser skip with their reason; nothing else is shared here."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+
+def _no_gpu() -> str | None:
+    import torch
+
+    return None if torch.cuda.is_available() else "no CUDA device on this machine"
+
+
+def _no_browser() -> str | None:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return None if found else "no Chromium on this machine (Debian: apt-get install chromium)"
+
+
+MISSING = {"gpu": _no_gpu, "browser": _no_browser}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Ask about a GPU or a browser only when a collected test is marked as needing it."""
+    reasons: dict[str, str | None] = {}
+    for item in items:
+        for mark, missing in MISSING.items():
+            if item.get_closest_marker(mark) is None:
+                continue
+            if mark not in reasons:
+                reasons[mark] = missing()
+            if reasons[mark]:
+                item.add_marker(pytest.mark.skip(reason=str(reasons[mark])))

@@ -1,0 +1,115 @@
+"""The house rules that import-linter does not express, as an AST walk and fresh interpreters."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src" / "interleave"
+KERNEL_USERS = {
+    "src/interleave/model/attention/triton.py",
+    "src/interleave/model/ops/triton.py",
+    "src/interleave/lab/experiments/kernel_layout.py",
+    "src/interleave/lab/kernel_report.py",
+}
+TORCH_FREE = [
+    *sorted(path for path in (SRC / "schedule").glob("*.py")),
+    SRC / "engine" / "batched.py",
+    SRC / "engine" / "loop.py",
+    SRC / "engine" / "records.py",
+    SRC / "lab" / "workload.py",
+    SRC / "lab" / "metrics.py",
+    SRC / "lab" / "results.py",
+    SRC / "cli.py",
+]
+
+
+def imported(source: str) -> set[str]:
+    """Absolute module names that a source imports, wherever in it the import stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
+def existing(paths: list[Path]) -> list[str]:
+    return [module_name(path) for path in paths if path.exists()]
+
+
+@pytest.mark.parametrize("module", existing(TORCH_FREE))
+def test_module_imports_no_torch(module: str) -> None:
+    """Importing it, and all that it imports, leaves torch out: a simulation starts at once."""
+    code = f"import sys, {module}; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'kernels'}", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "False"
+
+
+def test_kernels_have_few_users() -> None:
+    """Only the Triton backends and the two things about kernels themselves import the kernels."""
+    users = {
+        str(path.relative_to(ROOT))
+        for path in SRC.rglob("*.py")
+        if any(name.split(".")[0] == "interleave_kernels" for name in imported(path.read_text()))
+    }
+    assert users <= KERNEL_USERS
+
+
+def test_notebooks_import_lab_and_report_only() -> None:
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text())["cells"]
+        source = "\n".join(
+            "\n".join(
+                line for line in "".join(cell["source"]).splitlines() if not line.startswith(("%", "!"))
+            )
+            for cell in cells
+            if cell["cell_type"] == "code"
+        )
+        ours = {
+            name for name in imported(source) if name.split(".")[0] in ("interleave", "interleave_kernels")
+        }
+        wrong = {
+            name
+            for name in ours - {"interleave"}
+            if name.split(".")[:2] not in (["interleave", "lab"], ["interleave", "report"])
+        }
+        assert not wrong, f"{path.name} imports {sorted(wrong)}"
+
+
+def test_package_inits_are_empty() -> None:
+    """A package's name promises nothing; modules are imported by their own."""
+    for package in (SRC, ROOT / "kernels" / "interleave_kernels"):
+        for path in package.rglob("__init__.py"):
+            body = ast.parse(path.read_text()).body
+            docstring_only = all(
+                isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body
+            )
+            assert docstring_only, f"{path.relative_to(ROOT)} holds code"
+
+
+def test_imports_inside_the_package_are_absolute() -> None:
+    """`from interleave.x import y` can be searched for; a relative import can't."""
+    for path in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path.relative_to(ROOT)}:{node.lineno}"
