@@ -1,0 +1,32 @@
+"""Writing files that are either whole or absent. Does not know what is in them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class StorageError(ValueError):
+    """A file or folder could not be written; the message names it and the system's reason."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` (UTF-8, line ends as given) to a temporary file beside `path`, then rename it.
+
+    A reader sees the old file or the new one. On failure (full disk, read-only folder) `path` is as
+    it was, no temporary file stays behind, and StorageError names the path and the reason.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
