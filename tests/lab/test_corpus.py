@@ -1,6 +1,7 @@
 """The shipped text, and prompts cut from it to an exact length."""
 
 import hashlib
+import itertools
 
 import pytest
 from hypothesis import given
@@ -44,7 +45,7 @@ def test_pieces_are_consecutive_and_exact(num_tokens, lengths, seed):
     prompts = cut_prompts(tokens, lengths, seed)
     assert [len(prompt) for prompt in prompts] == lengths
     flat = [token for prompt in prompts for token in prompt]
-    assert all(b == (a + 1) % num_tokens for a, b in zip(flat, flat[1:], strict=False))
+    assert all(b == (a + 1) % num_tokens for a, b in itertools.pairwise(flat))
 
 
 def test_seed_moves_the_start():
@@ -58,11 +59,11 @@ def test_empty_inputs_are_refused(tmp_path):
         cut_prompts([], [1])
     with pytest.raises(ValueError, match="no tokens"):
         corpus_tokens(lambda text: [])
-    with pytest.raises(ValueError, match="cannot read the corpus .*nowhere.txt"):
+    with pytest.raises(ValueError, match=r"cannot read the corpus .*nowhere.txt"):
         read_corpus(tmp_path / "nowhere.txt")
 
 
 def test_missing_data_folder_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("INTERLEAVE_DATA", str(tmp_path / "gone"))
-    with pytest.raises(ValueError, match="no data folder at .*gone.*INTERLEAVE_DATA"):
+    with pytest.raises(ValueError, match=r"no data folder at .*gone.*INTERLEAVE_DATA"):
         read_corpus()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleave.lab.files import StorageError
+from interleave.lab.tables import TableError
 from interleave.lab.trace import Trace, TraceError, TraceRow, read_csv, write_csv
 
 counts = st.integers(1, 10**9 - 1)
@@ -68,7 +69,7 @@ def test_a_spreadsheet_export_reads(tmp_path):
 def test_broken_row_is_refused_with_its_place(tmp_path, body, line, says):
     path = tmp_path / "t.csv"
     path.write_text("due_s,prompt_tokens,new_tokens\n" + body + ("\n" if body else ""), encoding="utf-8")
-    with pytest.raises(TraceError, match=says) as caught:
+    with pytest.raises(TableError, match=says) as caught:
         read_csv(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
 
@@ -77,17 +78,17 @@ def test_broken_row_is_refused_with_its_place(tmp_path, body, line, says):
 def test_wrong_header_is_refused(tmp_path, header):
     path = tmp_path / "t.csv"
     path.write_text(header + "\n0,1,1\n")
-    with pytest.raises(TraceError, match=":1: the header must be 'due_s,prompt_tokens,new_tokens'"):
+    with pytest.raises(TableError, match=":1: the header must be 'due_s,prompt_tokens,new_tokens'"):
         read_csv(path)
 
 
 def test_unreadable_files_are_refused(tmp_path):
-    with pytest.raises(TraceError, match="cannot read the trace .*missing.csv: No such file"):
+    with pytest.raises(TableError, match=r"cannot read .*missing.csv: No such file"):
         read_csv(tmp_path / "missing.csv")
-    with pytest.raises(TraceError, match="cannot read the trace"):
+    with pytest.raises(TableError, match="cannot read"):
         read_csv(tmp_path)
     (tmp_path / "t.csv").write_bytes(b"due_s,prompt_tokens,new_tokens\n\xff,1,1\n")
-    with pytest.raises(TraceError, match="not UTF-8"):
+    with pytest.raises(TableError, match="not UTF-8"):
         read_csv(tmp_path / "t.csv")
 
 
@@ -107,5 +108,5 @@ def test_bad_rows_are_refused_at_birth(rows, says):
 
 def test_unwritable_place_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot write .*file/t.csv"):
+    with pytest.raises(StorageError, match=r"cannot write .*file/t.csv"):
         write_csv(Trace((TraceRow(0, 1, 1),)), tmp_path / "file" / "t.csv")

@@ -96,7 +96,7 @@ def test_gamma_arrivals():
 @pytest.mark.parametrize("scale", [0, -1, 3, 128, 4.0, math.nan, True, "4", None])
 def test_bad_scale_is_refused(scale):
     for call in (lambda: workload("mixed8", scale=scale), lambda: scaled_chunk_budget(scale)):
-        with pytest.raises(ValueError, match="scale must divide.*1, 2, 4, 8, 16, 32, 64; got"):
+        with pytest.raises(ValueError, match=r"scale must divide.*1, 2, 4, 8, 16, 32, 64; got"):
             call()
 
 

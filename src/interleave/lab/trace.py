@@ -6,9 +6,7 @@ order of arrival, line feeds, and floats in Python's shortest form; its SHA-256 
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import re
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interleave.lab.files import write_atomically
+from interleave.lab.tables import TableError, read_table
 
 COLUMNS = ("due_s", "prompt_tokens", "new_tokens")
 
@@ -24,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 
 
-class TraceError(ValueError):
+class TraceError(TableError):
     """A trace that cannot be used; for a file the message starts with path, line and column."""
 
 
@@ -84,38 +83,22 @@ def write_csv(trace: Trace, path: Path) -> None:
 
 
 def read_csv(path: Path) -> Trace:
-    """Read a trace file. Raises TraceError with path, line and column for the first broken cell.
+    """Read a trace file. Raises TableError with path, line and column for the first broken cell.
 
-    A byte-order mark and CRLF line ends are accepted, so that a spreadsheet's export works; blank
-    lines, other columns, and numbers in any other notation are not.
+    Numbers are plain decimals: no spaces, underscores, or digits of other scripts.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise TraceError(f"cannot read the trace {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[TraceRow] = []
-    try:
-        header = next(reader, [])
-        if tuple(header) != COLUMNS:
-            raise TraceError(f"{path}:1: the header must be {','.join(COLUMNS)!r}, got {','.join(header)!r}")
-        for cells in reader:
-            try:
-                rows.append(_parse_row(cells, rows[-1].due_s if rows else 0.0))
-            except TraceError as error:
-                raise TraceError(f"{path}:{reader.line_num}: {error}") from None
-    except csv.Error as error:
-        raise TraceError(f"{path}:{reader.line_num}: {error}") from error
+    for line, cells in read_table(path, COLUMNS):
+        try:
+            rows.append(_parse_row(cells, rows[-1].due_s if rows else 0.0))
+        except TraceError as error:
+            raise TraceError(f"{path}:{line}: {error}") from None
     if not rows:
         raise TraceError(f"{path}:2: a trace needs at least one request")
     return Trace(tuple(rows))
 
 
 def _parse_row(cells: Sequence[str], previous_s: float) -> TraceRow:
-    if len(cells) != len(COLUMNS):
-        raise TraceError(f"expected {len(COLUMNS)} cells ({','.join(COLUMNS)}), got {len(cells)}")
     due_s = float(cells[0]) if _NUMBER.fullmatch(cells[0]) else cells[0]
     prompt_tokens, new_tokens = (int(cell) if _COUNT.fullmatch(cell) else cell for cell in cells[1:])
     problem = _problem((due_s, prompt_tokens, new_tokens), previous_s)

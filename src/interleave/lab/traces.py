@@ -16,7 +16,8 @@ from pathlib import Path
 
 from interleave.lab.files import write_atomically
 from interleave.lab.paths import data_dir
-from interleave.lab.trace import Trace, TraceError, read_csv, write_csv
+from interleave.lab.tables import TableError
+from interleave.lab.trace import Trace, read_csv, write_csv
 from interleave.lab.workload import workload
 
 INDEX_FILE = "index.csv"
@@ -83,7 +84,7 @@ def differences(folder: Path) -> list[str]:
         try:
             same = read_csv(folder / name).sha256 == expected[name].sha256
             problems += [] if same else [f"{folder / name}: differs from what its generator gives"]
-        except TraceError as error:
+        except TableError as error:
             problems.append(str(error))
     index = folder / INDEX_FILE
     if not index.is_file() or index.read_text(encoding="utf-8") != index_csv():
