@@ -1,8 +1,9 @@
-"""Marks that need hardware or a browser skip with their reason; nothing else is shared here."""
+"""Marks that need hardware or a browser skip with their reason; the embedded weights are fetched once."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 reasons[mark] = missing()
             if reasons[mark]:
                 item.add_marker(pytest.mark.skip(reason=str(reasons[mark])))
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder() -> Path:
+    """The embedded model's float32 folder, fetched on first use; skips where it cannot be had."""
+    from interleave.model.config import ModelError
+    from interleave.model.weights_gguf import ensure_smollm2
+
+    try:
+        return ensure_smollm2()
+    except ModelError as error:
+        pytest.skip(str(error))

@@ -5,6 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+class ModelError(ValueError):
+    """A model that cannot be used, with the reason: unknown name, bad config, missing tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Llama3Scaling:
+    """Llama 3.1's stretching of slow rotary frequencies (Hugging Face's rope_type `llama3`).
+
+    Wavelengths are in positions: those below original_max / high_freq_factor stay, those above
+    original_max / low_freq_factor grow by `factor`, the ones between are blended.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Sizes and constants of one decoder (names follow Hugging Face's `config.json`).
@@ -25,6 +43,7 @@ class ModelConfig:
     max_position_embeddings: int
     tie_word_embeddings: bool
     qkv_bias: bool
+    rope_scaling: Llama3Scaling | None = None
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
     name: str = "unnamed"

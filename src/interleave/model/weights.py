@@ -41,6 +41,31 @@ class Weights:
     head: Tensor
 
 
+def empty_weights(config: ModelConfig, dtype: torch.dtype, device: str) -> Weights:
+    """Uninitialised tensors of the right shapes, for a loader to fill (or, on "meta", to compare)."""
+    hidden, q_width = config.hidden_size, config.num_attention_heads * config.head_dim
+    qkv_width = q_width + 2 * config.num_key_value_heads * config.head_dim
+
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    embed = empty(config.vocab_size, hidden)
+    layers = [
+        LayerWeights(
+            input_norm=empty(hidden),
+            qkv=empty(qkv_width, hidden),
+            qkv_bias=empty(qkv_width) if config.qkv_bias else None,
+            o=empty(hidden, q_width),
+            post_norm=empty(hidden),
+            gate_up=empty(2 * config.intermediate_size, hidden),
+            down=empty(hidden, config.intermediate_size),
+        )
+        for _ in range(config.num_hidden_layers)
+    ]
+    head = embed if config.tie_word_embeddings else empty(config.vocab_size, hidden)
+    return Weights(embed=embed, layers=layers, final_norm=empty(hidden), head=head)
+
+
 def random_weights(
     config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> Weights:
@@ -50,33 +75,23 @@ def random_weights(
     logits of a dummy model are finite in fp16 too. Norm weights lie near 1.
     """
     generator = torch.Generator(device="cpu").manual_seed(seed)
+    weights = empty_weights(config, dtype, device)
 
-    def matrix(out_features: int, in_features: int) -> Tensor:
-        w = torch.randn(out_features, in_features, generator=generator) / math.sqrt(in_features)
-        return w.to(device=device, dtype=dtype)
+    def fill(target: Tensor, deviation: float, mean: float = 0.0) -> None:
+        target.copy_(mean + deviation * torch.randn(target.shape, generator=generator))
 
-    def norm() -> Tensor:
-        w = 1.0 + 0.1 * torch.randn(config.hidden_size, generator=generator)
-        return w.to(device=device, dtype=dtype)
+    def fill_matrix(target: Tensor) -> None:
+        fill(target, 1.0 / math.sqrt(target.shape[1]))
 
-    q_width = config.num_attention_heads * config.head_dim
-    qkv_width = q_width + 2 * config.num_key_value_heads * config.head_dim
-    embed = torch.randn(config.vocab_size, config.hidden_size, generator=generator).to(device, dtype)
-    layers = []
-    for _ in range(config.num_hidden_layers):
-        bias = None
-        if config.qkv_bias:
-            bias = (0.1 * torch.randn(qkv_width, generator=generator)).to(device, dtype)
-        layers.append(
-            LayerWeights(
-                input_norm=norm(),
-                qkv=matrix(qkv_width, config.hidden_size),
-                qkv_bias=bias,
-                o=matrix(config.hidden_size, q_width),
-                post_norm=norm(),
-                gate_up=matrix(2 * config.intermediate_size, config.hidden_size),
-                down=matrix(config.hidden_size, config.intermediate_size),
-            )
-        )
-    head = embed if config.tie_word_embeddings else matrix(config.vocab_size, config.hidden_size)
-    return Weights(embed=embed, layers=layers, final_norm=norm(), head=head)
+    fill(weights.embed, 1.0)
+    for layer in weights.layers:
+        for matrix in (layer.qkv, layer.o, layer.gate_up, layer.down):
+            fill_matrix(matrix)
+        for norm in (layer.input_norm, layer.post_norm):
+            fill(norm, 0.1, mean=1.0)
+        if layer.qkv_bias is not None:
+            fill(layer.qkv_bias, 0.1)
+    fill(weights.final_norm, 0.1, mean=1.0)
+    if not config.tie_word_embeddings:
+        fill_matrix(weights.head)
+    return weights

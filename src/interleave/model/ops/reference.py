@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from interleave.model.config import ModelConfig
+from interleave.model.config import Llama3Scaling, ModelConfig
 
 
 def rope_table(config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
     """cos and sin, each [max_position_embeddings, head_dim / 2], float32 (Su et al., 2021)."""
     exponent = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     inverse_frequency = 1.0 / (config.rope_theta**exponent)
+    if config.rope_scaling is not None:
+        inverse_frequency = _llama3_frequencies(inverse_frequency, config.rope_scaling)
     angles = torch.outer(torch.arange(config.max_position_embeddings).float(), inverse_frequency)
     return angles.cos().to(device), angles.sin().to(device)
+
+
+def _llama3_frequencies(inverse_frequency: Tensor, scaling: Llama3Scaling) -> Tensor:
+    """Slow frequencies divided by `factor`, the band between blended (Llama 3.1, 2024)."""
+    turns = scaling.original_max_position_embeddings * inverse_frequency / (2 * math.pi)
+    band = scaling.high_freq_factor - scaling.low_freq_factor
+    keep = ((turns - scaling.low_freq_factor) / band).clamp(0.0, 1.0)
+    return keep * inverse_frequency + (1.0 - keep) * inverse_frequency / scaling.factor
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -1,0 +1,116 @@
+"""One name -> a model that is ready to run: weights, tokenizer and where they came from.
+
+The names: `smollm2` (the embedded default), `tiny...` and `tinygpt` (seeded, for tests and small
+experiments), `dummy:CONFIG` (random weights at a shipped config), a local Hugging Face folder, or
+`owner/name[@revision]` on the hub.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from interleave.model.config import ModelConfig, ModelError
+from interleave.model.config_hf import shipped_config, shipped_config_names
+from interleave.model.decoder import Decoder
+from interleave.model.ops import reference
+from interleave.model.tokens import Tokenizer
+from interleave.model.weights import random_weights
+from interleave.model.weights_gguf import ensure_smollm2
+from interleave.model.weights_hf import hub_folder, load_folder
+
+DEFAULT = "smollm2"
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_SEED = 0
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """description says where the weights came from, for provenance and messages."""
+
+    config: ModelConfig
+    decoder: Decoder
+    tokenizer: Tokenizer | None
+    description: str
+
+
+def load_model(
+    source: str = DEFAULT,
+    dtype: str | torch.dtype = "fp32",
+    device: str = "cpu",
+    ops: ModuleType | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> LoadedModel:
+    """Load `source` (see the module's docstring) in `dtype` ("fp32", "fp16", "bf16") on `device`.
+
+    `ops` computes the decoder's primitives (default: the plain torch ones); `say` hears of slow
+    steps. Seeded sources give the same weights on every call.
+    Raises ModelError for an unknown name or dtype, and for a model that cannot be loaded as it is.
+    """
+    dtype = parse_dtype(dtype)
+    seeded = _seeded_config(source)
+    if seeded is not None:
+        weights = random_weights(seeded, _SEED, dtype, device)
+        return LoadedModel(
+            seeded,
+            Decoder(seeded, weights, ops or reference),
+            None,
+            f"{source} (random weights, seed {_SEED})",
+        )
+    folder, description = _folder(source, say)
+    config, weights = load_folder(folder, dtype, device)
+    tokenizer = Tokenizer.from_folder(folder)
+    return LoadedModel(config, Decoder(config, weights, ops or reference), tokenizer, description)
+
+
+def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """One of DTYPES, by its name or as itself."""
+    if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
+        return dtype
+    if dtype in DTYPES:
+        return DTYPES[str(dtype)]
+    raise ModelError(f"unknown dtype {str(dtype)!r}; allowed are {', '.join(DTYPES)}")
+
+
+def seeded_names() -> list[str]:
+    """Sources that need neither network nor files: seeded weights at a shipped config."""
+    names = shipped_config_names()
+    return [n for n in names if n.startswith("tiny")] + [f"dummy:{n}" for n in names]
+
+
+def _seeded_config(source: str) -> ModelConfig | None:
+    if source in seeded_names():
+        return shipped_config(source.removeprefix("dummy:"))
+    if source.startswith(("dummy:", "tiny")) and not Path(source).is_dir():
+        raise _unknown(source)
+    return None
+
+
+def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
+    if source == DEFAULT:
+        return ensure_smollm2(say), "smollm2 (SmolLM2-135M-Instruct, Q4_1 weights dequantised)"
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder, f"folder {folder.name}"
+    if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
+        raise _unknown(source)
+    say(f"looking for {source} on the Hugging Face hub (config, safetensors and tokenizer only)")
+    found = hub_folder(source)
+    return found, f"hub {source} (snapshot {found.name})"
+
+
+def _unknown(source: str) -> ModelError:
+    names = [DEFAULT, *seeded_names()]
+    near = difflib.get_close_matches(source, names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return ModelError(
+        f"unknown model {source!r}{hint}; allowed are {', '.join(names)}, a local folder with config.json and "
+        "safetensors, or a hub name owner/name"
+    )
