@@ -1,0 +1,65 @@
+"""Where notebooks, executed pages, results and leftovers lie in a checkout.
+
+Knows paths only: it reads no notebook and writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+
+from interleave.lab.paths import repo_root
+
+COMMITTED_PROFILES = ("cpu", "gpu")
+OUT_VARIABLE = "INTERLEAVE_OUT"
+
+
+def output_root() -> Path:
+    """The checkout, or the folder named by $INTERLEAVE_OUT, laid out like one."""
+    override = os.environ.get(OUT_VARIABLE)
+    return Path(override).resolve() if override else repo_root()
+
+
+def find_notebook(name: str) -> Path:
+    """The source notebook called `name`: a path, `05`, `closed_batches` or `05_closed_batches`."""
+    path = Path(name)
+    if path.is_file():
+        return path.resolve()
+    sources = source_notebooks()
+    wanted = path.stem
+    for source in sources:
+        number, _, slug = source.stem.partition("_")
+        if wanted in (source.stem, number, slug) or (wanted.isdigit() and int(wanted) == _number(number)):
+            return source
+    names = [source.stem for source in sources]
+    near = get_close_matches(wanted, [*names, *(n.partition("_")[2] for n in names)], n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise ValueError(f"no notebook {name!r}{hint} There are: {', '.join(names) or 'none in notebooks/'}")
+
+
+def source_notebooks() -> list[Path]:
+    """Every notebook template, in reading order."""
+    return sorted((repo_root() / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def executed_folder(profile: str, root: Path) -> Path:
+    """Where the executed notebooks of a profile are published: committed tiers under book/."""
+    if profile in COMMITTED_PROFILES:
+        return root / "book" / "executed" / profile
+    return root / "_build" / "executed" / profile
+
+
+def failed_folder(root: Path) -> Path:
+    return root / "_build" / "failed"
+
+
+def results_folder(profile: str, root: Path) -> Path:
+    """Where the points of a profile are stored."""
+    if profile in COMMITTED_PROFILES:
+        return root / "data" / "results" / profile
+    return root / "_build" / "results" / profile
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else -1
