@@ -1,0 +1,147 @@
+"""The engine: a scheduler that decides and an executor that computes, one step at a time.
+
+Every engine of the ladder is this class with another scheduling policy, KV layout and executor;
+the simulator is this class with an executor that only predicts times. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from interleave.schedule.plan import StepPlan
+from interleave.schedule.request import Request
+from interleave.schedule.row import Row
+from interleave.schedule.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What computing a plan gave.
+
+    tokens: the sampled token of every piece that yields one, by request id.
+    parts_s: seconds by kind: prefill, decode, mixed (a forward with both), copy, sample.
+    copied_tokens: positions whose K and V were moved from a throwaway cache.
+    """
+
+    tokens: dict[str, int]
+    parts_s: dict[str, float] = field(default_factory=dict)
+    copied_tokens: int = 0
+
+
+class Executor(Protocol):
+    """Computes plans. Holds K and V, but not who may own them."""
+
+    def execute(self, plan: StepPlan) -> Executed: ...
+
+    def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
+        """Rows that ended, with the blocks they held."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    request_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """A step after the fact. `held_rows` counts decodes of rows that had already ended."""
+
+    plan: StepPlan
+    executed: Executed
+    tokens: list[tuple[str, int]]
+    finished: list[Finished]
+    prefill_tokens: int
+    decode_rows: int
+    held_rows: int
+
+
+class EngineFault(RuntimeError):
+    """A forward failed. Every live request has ended with reason `error`; the cause is chained."""
+
+    def __init__(self, message: str, failed_ids: list[str]) -> None:
+        super().__init__(message)
+        self.failed_ids = failed_ids
+
+
+class Engine:
+    """Submit requests, then call `step` while `has_work`."""
+
+    def __init__(self, name: str, scheduler: Scheduler, executor: Executor, vocab_size: int | None = None):
+        self.name = name
+        self.scheduler = scheduler
+        self.executor = executor
+        self.vocab_size = vocab_size
+
+    @property
+    def has_work(self) -> bool:
+        return self.scheduler.has_work
+
+    def submit(self, request: Request) -> None:
+        """Queue a request, or raise ValueError and hold nothing."""
+        self.validate(request)
+        self.scheduler.submit(request)
+
+    def validate(self, request: Request) -> None:
+        """ValueError for a request that this engine can never serve, whatever else is running."""
+        if self.vocab_size is not None and max(request.prompt) >= self.vocab_size:
+            raise ValueError(
+                f"request {request.request_id!r}: token id {max(request.prompt)} is outside the "
+                f"vocabulary of {self.vocab_size}"
+            )
+        self.scheduler.validate(request)
+
+    def abort(self, request_id: str) -> bool:
+        """End a live request and give its blocks back; False for one unknown or already ended."""
+        blocks = {row.request_id: row.blocks for row in self.scheduler.rows}
+        ended = self.scheduler.abort(request_id)
+        if isinstance(ended, Row):
+            self.executor.release([ended], [blocks[request_id]])
+        return ended is not None
+
+    def step(self) -> StepOutcome:
+        """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
+        plan = self.scheduler.plan()
+        prefill_tokens, decode_rows = plan.num_prefill_tokens, plan.num_decode_rows
+        held_rows = sum(1 for f in plan.forwards for piece in f if piece.row.finish_reason is not None)
+        blocks = {row.request_id: row.blocks for row in self.scheduler.rows}
+        try:
+            executed = self.executor.execute(plan)
+        except BaseException as fault:
+            failed = self._fail_all()
+            if not isinstance(fault, Exception):
+                raise
+            raise EngineFault(
+                f"engine {self.name!r}: step {plan.step} failed with {type(fault).__name__}: {fault}", failed
+            ) from fault
+        committed = self.scheduler.commit(plan, executed.tokens)
+        if committed.released:
+            released = committed.released
+            self.executor.release(released, [blocks[row.request_id] for row in released])
+        return StepOutcome(
+            plan=plan,
+            executed=executed,
+            tokens=committed.tokens,
+            finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released],
+            prefill_tokens=prefill_tokens,
+            decode_rows=decode_rows - held_rows,
+            held_rows=held_rows,
+        )
+
+    def _fail_all(self) -> list[str]:
+        failed = self.scheduler.live_ids
+        blocks = [row.blocks for row in self.scheduler.rows]
+        rows = list(self.scheduler.rows)
+        for request_id in failed:
+            self.scheduler.abort(request_id, reason="error")
+        self.executor.release(rows, blocks)
+        return failed
+
+    def check(self) -> None:
+        """Assert that no block is lost; when idle, that all of them are free."""
+        self.scheduler.check()
+        pool = self.scheduler.pool
+        if not self.has_work and pool.num_free != pool.num_blocks:
+            raise AssertionError(f"idle engine: {pool.num_blocks - pool.num_free} blocks are still owned")

@@ -1,0 +1,153 @@
+"""The ladder: each engine as a choice of policy, KV layout and executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interleave.engine.batched import Engine, Executor
+from interleave.engine.cached import CachedExecutor
+from interleave.engine.executor import Attention, BatchExecutor
+from interleave.engine.layouts import BlockLayout, SlotLayout
+from interleave.engine.memory import default_pool_blocks
+from interleave.engine.nocache import NoCacheExecutor
+from interleave.model.decoder import Decoder
+from interleave.model.kv_cache import KVCache
+from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.names import nearest
+from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """kv: none, one (a single contiguous cache), slots (full-width, compact) or blocks."""
+
+    policy: str
+    kv: str
+    summary: str
+
+
+ENGINES: dict[str, EngineSpec] = {
+    "nocache": EngineSpec("whole", "none", "recompute everything for every token"),
+    "cached": EngineSpec("whole", "one", "one request, one contiguous cache"),
+    "static": EngineSpec("static", "slots", "left-padded batch that starts and ends together"),
+    "continuous": EngineSpec("padded", "slots", "batch re-formed every step, attention over the widest row"),
+    "paged": EngineSpec(
+        "padded", "blocks", "padded group prefill, copied into blocks; decode at true length"
+    ),
+    "whole": EngineSpec(
+        "whole", "blocks", "packed whole prompts straight into blocks; decodes wait meanwhile"
+    ),
+    "chunked": EngineSpec("chunked", "blocks", "a forward of packed chunks, then a forward of decodes"),
+    "mixed": EngineSpec("mixed", "blocks", "decodes and chunks in one forward"),
+}
+BACKENDS = ("cpu", "reference")
+
+
+def build_engine(
+    name: str,
+    decoder: Decoder,
+    *,
+    max_rows: int = 32,
+    chunk_budget: int | None = 512,
+    max_chunk: int | None = None,
+    token_budget: int | None = None,
+    order: str | None = None,
+    block_tokens: int = 64,
+    backend: str | None = None,
+    num_blocks: int | None = None,
+    pool_gib: float | None = None,
+    max_request_tokens: int | None = None,
+    poison_freed: bool = False,
+) -> Engine:
+    """One engine of `ENGINES`, ready to serve.
+
+    block_tokens, num_blocks, pool_gib: the block pool of the engines that have one; without a size
+    it takes what memory leaves, up to what max_rows of the longest requests can use.
+    max_request_tokens: longest prompt + generation budget (default and most: the model's positions);
+    it is the slot width of `static` and `continuous`.
+    Raises ValueError, naming the value and what is allowed.
+    """
+    if name not in ENGINES:
+        raise ValueError(nearest("engine", name, ENGINES))
+    spec = ENGINES[name]
+    longest = _request_limit(decoder, max_request_tokens)
+    if spec.kv in ("none", "one"):
+        max_rows = 1
+    config = SchedulerConfig(
+        policy=spec.policy,
+        order=order,
+        # Budgets shape packed prefill; the rungs below it compute whatever a group or prompt needs.
+        chunk_budget=chunk_budget if spec.policy in ("whole", "chunked", "mixed") else None,
+        max_chunk=max_chunk,
+        token_budget=token_budget if spec.kv == "blocks" else None,
+        max_rows=max_rows,
+        max_request_tokens=longest,
+    )
+    executor: Executor
+    if spec.kv in ("none", "one"):
+        executor = NoCacheExecutor(decoder) if spec.kv == "none" else CachedExecutor(decoder)
+        return Engine(name, Scheduler(config, BlockPool(1, longest)), executor, decoder.config.vocab_size)
+    if spec.kv == "slots":
+        num_blocks, block_tokens = max_rows, longest
+    else:
+        num_blocks = _pool_blocks(decoder, config, block_tokens, num_blocks, pool_gib)
+    pool = BlockPool(num_blocks, block_tokens)
+    cache = KVCache(decoder.config, num_blocks, block_tokens, decoder.dtype, decoder.device)
+    layout = SlotLayout() if spec.kv == "slots" else BlockLayout()
+    executor = BatchExecutor(decoder, cache, layout, attention_backend(backend, cache), poison_freed)
+    return Engine(name, Scheduler(config, pool), executor, decoder.config.vocab_size)
+
+
+def attention_backend(name: str | None, cache: KVCache) -> Attention:
+    """`cpu` or `reference` over `cache`; None picks the fast one where it applies."""
+    if name is None:
+        name = "cpu" if cache.k.device.type == "cpu" and cache.k.element_size() == 4 else "reference"
+    if name == "reference":
+        from interleave.model.attention.reference import ReferenceAttention
+
+        return ReferenceAttention(cache)
+    if name == "cpu":
+        from interleave.model.attention.cpu import CpuAttention
+
+        return CpuAttention(cache)
+    raise ValueError(nearest("attention backend", name, BACKENDS))
+
+
+def _request_limit(decoder: Decoder, wanted: int | None) -> int:
+    most = decoder.config.max_position_embeddings
+    if wanted is None:
+        return most
+    if not isinstance(wanted, int) or not 1 <= wanted <= most:
+        raise ValueError(
+            f"max_request_tokens must lie between 1 and the model's {most} positions, got {wanted!r}"
+        )
+    return wanted
+
+
+def _pool_blocks(
+    decoder: Decoder,
+    config: SchedulerConfig,
+    block_tokens: int,
+    num_blocks: int | None,
+    pool_gib: float | None,
+) -> int:
+    if not isinstance(block_tokens, int) or block_tokens < 1:
+        raise ValueError(f"block_tokens must be an integer of at least 1, got {block_tokens!r}")
+    if num_blocks is not None and pool_gib is not None:
+        raise ValueError(f"give num_blocks ({num_blocks}) or pool_gib ({pool_gib}), not both")
+    if num_blocks is not None:
+        return num_blocks
+    factor = decoder.config.kv_bytes_per_token_factor
+    block_bytes = factor * decoder.weights.embed.element_size() * block_tokens
+    if pool_gib is not None:
+        if not pool_gib > 0 or pool_gib * 2**30 < block_bytes:
+            raise ValueError(
+                f"pool_gib must hold at least one block of {block_bytes} bytes, got {pool_gib!r}"
+            )
+        return int(pool_gib * 2**30) // block_bytes
+    longest = config.max_request_tokens or decoder.config.max_position_embeddings
+    wanted = config.max_rows * need_blocks(longest, block_tokens)
+    forward_tokens = min(
+        (config.chunk_budget or longest) + config.max_rows, decoder.config.max_position_embeddings
+    )
+    return default_pool_blocks(decoder, block_bytes, wanted, forward_tokens)

@@ -1,0 +1,110 @@
+"""How much memory an engine takes: weights, pool, and the transient of one forward.
+
+Peaks are measured, not guessed: on a GPU by the allocator, on Linux by the kernel's high-water
+mark of the resident set, elsewhere not at all (None).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+from torch import Tensor
+
+from interleave.engine.nocache import causal
+from interleave.model.decoder import Decoder
+from interleave.model.weights import Weights
+
+POOL_MARGIN = 0.10
+"""Share of the free memory that the default pool leaves to everything that nobody counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes. transient_bytes: what the largest packed forward adds, None where it cannot be measured."""
+
+    weight_bytes: int
+    pool_bytes: int
+    transient_bytes: int | None
+
+
+def weight_bytes(weights: Weights) -> int:
+    """Bytes of every distinct weight tensor; a tied head counts once."""
+    tensors = [weights.embed, weights.final_norm, weights.head]
+    for layer in weights.layers:
+        fields = (getattr(layer, name) for name in layer.__slots__)
+        tensors += [value for value in fields if isinstance(value, Tensor)]
+    return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
+
+
+class PeakMemory:
+    """Context manager: `peak_bytes` is how far memory rose above its level at entry."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.peak_bytes: int | None = None
+
+    def __enter__(self) -> PeakMemory:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            self._before: int | None = torch.cuda.memory_allocated(self._device)
+        else:
+            self._before = psutil.Process().memory_info().rss if _reset_high_water_mark() else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is None:
+            return
+        if self._device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self._device)
+        else:
+            peak = _high_water_mark()
+        self.peak_bytes = max(0, peak - self._before)
+
+
+def _reset_high_water_mark() -> bool:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:  # not Linux, or a sandbox that forbids it
+        return False
+    return True
+
+
+def _high_water_mark() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/self/status has no VmHWM line")
+
+
+def measure_transient(decoder: Decoder, num_tokens: int) -> int | None:
+    """Bytes that one packed forward of `num_tokens` positions and its logits add, measured."""
+    tokens = torch.zeros(num_tokens, dtype=torch.int64, device=decoder.device)
+    positions = torch.arange(num_tokens, device=decoder.device)
+    with PeakMemory(decoder.device) as peak:
+        decoder.logits(decoder.forward(tokens, positions, causal)[:1])
+    return peak.peak_bytes
+
+
+def free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def default_pool_blocks(decoder: Decoder, block_bytes: int, wanted_blocks: int, num_tokens: int) -> int:
+    """Blocks that fit what is left after the weights and the worst measured transient.
+
+    wanted_blocks caps the answer: beyond it no admission could ever use a block. num_tokens is the
+    largest packed forward. RuntimeError when not even one block fits.
+    """
+    transient = measure_transient(decoder, num_tokens) or 0
+    room = int((free_bytes(decoder.device) - transient) * (1.0 - POOL_MARGIN))
+    if room < block_bytes:
+        raise RuntimeError(
+            f"no room for a KV pool: {room} bytes are left after weights, a transient of {transient} bytes and "
+            f"a margin of {POOL_MARGIN:.0%}; one block takes {block_bytes}"
+        )
+    return min(wanted_blocks, room // block_bytes)

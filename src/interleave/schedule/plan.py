@@ -1,0 +1,76 @@
+"""A step as data: one or two forwards, each a list of (row, start, num_tokens).
+
+Whether a piece is a chunk or a decode is read off its position, never stored as a flag. A plan
+does not know how it will be executed, by which kernels, or how long that takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from interleave.schedule.row import Row
+
+
+class Piece(NamedTuple):
+    """Positions start .. start + num_tokens of one row, computed in one forward."""
+
+    row: Row
+    start: int
+    num_tokens: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.num_tokens
+
+    @property
+    def is_decode(self) -> bool:
+        return self.start >= self.row.prefill_target
+
+    @property
+    def yields_token(self) -> bool:
+        """True when this piece reaches the newest known token: its logits choose the next one.
+
+        Ask before the step is committed; afterwards the row knows one token more.
+        """
+        return self.stop == self.row.known_len
+
+
+Forward = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What one step computes. `padded` asks for the prefill as one left-padded dense group."""
+
+    step: int
+    admitted: tuple[Row, ...]
+    forwards: tuple[Forward, ...]
+    padded: bool = False
+
+    @property
+    def num_query_tokens(self) -> int:
+        return sum(piece.num_tokens for forward in self.forwards for piece in forward)
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        return sum(p.num_tokens for forward in self.forwards for p in forward if not p.is_decode)
+
+    @property
+    def num_decode_rows(self) -> int:
+        return sum(1 for forward in self.forwards for p in forward if p.is_decode)
+
+    @property
+    def num_padded_tokens(self) -> int:
+        """Positions of a padded group that belong to no prompt: group size x widest - prompts."""
+        if not self.padded:
+            return 0
+        (group,) = self.forwards
+        return len(group) * max(p.num_tokens for p in group) - sum(p.num_tokens for p in group)
+
+    def composition(self) -> tuple[tuple[tuple[str, int, int], ...], ...]:
+        """The plan as plain (request id, start, num_tokens) tuples, to compare two runs."""
+        return tuple(
+            tuple((piece.row.request_id, piece.start, piece.num_tokens) for piece in forward)
+            for forward in self.forwards
+        )

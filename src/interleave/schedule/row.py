@@ -1,0 +1,70 @@
+"""An admitted request on its way: what is computed, what is emitted, which blocks are its own.
+
+One invariant, asserted after every change: `num_computed <= known_len <= total_len`, where
+`known_len` counts the prompt and the tokens emitted so far. The newest token is always known and
+not yet computed, so a decoding row computes position `known_len - 1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from interleave.schedule.request import Request
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A request that holds blocks.
+
+    prefill_target: positions that count as prefill. It is stored and never inferred from a length,
+        because lengths grow as tokens are emitted.
+    last_served_step: the last step that computed anything for this row (-1: none yet); under
+        prefill-first order the least recently served decode goes first.
+    finish_reason: set at the last token. A row of a static batch is held after that until the
+        whole batch has ended.
+    """
+
+    request: Request
+    blocks: list[int]
+    admit_step: int
+    prefill_target: int
+    num_computed: int = 0
+    emitted: list[int] = field(default_factory=list)
+    last_served_step: int = -1
+    finish_reason: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def known_len(self) -> int:
+        return len(self.request.prompt) + len(self.emitted)
+
+    @property
+    def is_prefilling(self) -> bool:
+        return self.num_computed < self.prefill_target
+
+    @property
+    def remaining_prefill(self) -> int:
+        return max(0, self.prefill_target - self.num_computed)
+
+    def token_at(self, position: int) -> int:
+        prompt = self.request.prompt
+        return prompt[position] if position < len(prompt) else self.emitted[position - len(prompt)]
+
+    def tokens_between(self, start: int, stop: int) -> list[int]:
+        """Known token ids at positions start..stop."""
+        prompt = self.request.prompt
+        if stop <= len(prompt):
+            return list(prompt[start:stop])
+        if start >= len(prompt):
+            return self.emitted[start - len(prompt) : stop - len(prompt)]
+        return [*prompt[start:], *self.emitted[: stop - len(prompt)]]
+
+    def check(self) -> None:
+        if not 0 <= self.num_computed <= self.known_len <= self.request.total_len:
+            raise AssertionError(
+                f"{self.request_id!r}: computed {self.num_computed}, known {self.known_len}, "
+                f"total {self.request.total_len}"
+            )

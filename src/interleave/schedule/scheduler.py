@@ -1,0 +1,222 @@
+"""Admission, planning and bookkeeping: decides, and leaves computing and timing to others.
+
+Reserve on admit: a request is admitted only when every block it can ever need is free, so nothing
+runs out mid-generation. Strict FCFS: the head of the queue blocks those behind it. `release` is
+the only way out for blocks. Imports no torch and reads no clock, so the same object drives an
+engine and a simulation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.names import nearest
+from interleave.schedule.plan import StepPlan
+from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
+from interleave.schedule.request import Request
+from interleave.schedule.row import Row
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Every choice that shapes a plan. ValueError, naming the value, for one that cannot work.
+
+    chunk_budget (C): prompt positions per step; max_chunk (kappa): of one prompt per step;
+    token_budget (T): query positions per step. None is no limit, except that `mixed` defaults T
+    to C + max_rows. T must leave one position beside max_rows decodes, so prefill always advances.
+    max_request_tokens: longest prompt + generation budget accepted.
+    """
+
+    policy: str
+    order: str | None = None
+    chunk_budget: int | None = 512
+    max_chunk: int | None = None
+    token_budget: int | None = None
+    max_rows: int = 32
+    max_request_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ValueError(nearest("policy", self.policy, POLICIES))
+        if self.order is not None and self.order not in ORDERS:
+            raise ValueError(nearest("order", self.order, ORDERS))
+        if self.policy in ("padded", "static") and self.order == "decode_first":
+            raise ValueError(
+                f"order 'decode_first' does not apply to policy {self.policy!r}: its group runs first"
+            )
+        for name in ("chunk_budget", "max_chunk", "token_budget", "max_rows", "max_request_tokens"):
+            value = getattr(self, name)
+            if value is None and name != "max_rows":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        if self.token_budget is not None and self.token_budget < self.max_rows + 1:
+            raise ValueError(
+                f"token_budget {self.token_budget} is too small for max_rows {self.max_rows}: it must be at "
+                f"least {self.max_rows + 1}, so that prefill advances while every row decodes"
+            )
+
+    @property
+    def limits(self) -> Limits:
+        chunk_budget = self.chunk_budget or UNBOUNDED
+        token_budget = self.token_budget or UNBOUNDED
+        if self.policy == "mixed" and self.token_budget is None and self.chunk_budget is not None:
+            token_budget = self.chunk_budget + self.max_rows
+        return Limits(
+            chunk_budget=chunk_budget,
+            max_chunk=self.max_chunk or chunk_budget,
+            token_budget=token_budget,
+            prefill_first=(self.order or DEFAULT_ORDER[self.policy]) == "prefill_first",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a step brought about: tokens emitted, and rows that gave their blocks back."""
+
+    tokens: list[tuple[str, int]]
+    released: list[Row]
+
+
+class Scheduler:
+    """Owns the waiting queue, the rows and the pool."""
+
+    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+        self.config = config
+        self.pool = pool
+        self.step = 0
+        self.waiting: deque[Request] = deque()
+        self.rows: list[Row] = []
+        self._policy = POLICIES[config.policy]
+        self._limits = config.limits
+        self._live: set[str] = set()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.rows)
+
+    @property
+    def live_ids(self) -> list[str]:
+        """Ids of every request that waits or runs, rows first."""
+        return [row.request_id for row in self.rows] + [request.request_id for request in self.waiting]
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. ValueError, holding nothing, for one that is a duplicate or can never fit."""
+        self.validate(request)
+        if request.request_id in self._live:
+            raise ValueError(f"request id {request.request_id!r} is already live")
+        self._live.add(request.request_id)
+        self.waiting.append(request)
+
+    def validate(self, request: Request) -> None:
+        """ValueError for a request that these limits and this pool can never serve."""
+        longest = self.config.max_request_tokens
+        if longest is not None and request.total_len > longest:
+            raise ValueError(
+                f"request {request.request_id!r} can never fit: prompt {request.prompt_len} + max_new_tokens "
+                f"{request.max_new_tokens} = {request.total_len} tokens, the limit is {longest}"
+            )
+        need = need_blocks(request.total_len, self.pool.block_tokens)
+        if need > self.pool.num_blocks:
+            raise ValueError(
+                f"request {request.request_id!r} can never fit: it needs {need} blocks of "
+                f"{self.pool.block_tokens} tokens, the pool has {self.pool.num_blocks}"
+            )
+
+    def plan(self) -> StepPlan:
+        """Admit what fits, then let the policy choose the next step's forwards."""
+        admitted = self._admit()
+        prefilling = [row for row in self.rows if row.is_prefilling]
+        decoding = [row for row in self.rows if not row.is_prefilling]
+        forwards = self._policy(prefilling, decoding, self._limits)
+        padded = bool(prefilling) and self.config.policy in ("padded", "static")
+        return StepPlan(self.step, admitted, forwards, padded)
+
+    def _admit(self) -> tuple[Row, ...]:
+        if self.config.policy == "static" and self.rows:
+            return ()
+        admitted = []
+        while self.waiting and len(self.rows) < self.config.max_rows:
+            request = self.waiting[0]
+            need = need_blocks(request.total_len, self.pool.block_tokens)
+            if need > self.pool.num_free:
+                break
+            self.waiting.popleft()
+            blocks = self.pool.allocate(need, request.request_id)
+            row = Row(request, blocks, admit_step=self.step, prefill_target=request.prompt_len)
+            self.rows.append(row)
+            admitted.append(row)
+        return tuple(admitted)
+
+    def commit(self, plan: StepPlan, tokens: Mapping[str, int]) -> Committed:
+        """Book a computed step: `tokens` holds the sampled token of every piece that yields one."""
+        emitted = []
+        for piece in (piece for forward in plan.forwards for piece in forward):
+            row = piece.row
+            if not row.blocks or row.finish_reason is not None:
+                continue  # aborted since the plan was made, or held by a static batch
+            yields_token = piece.yields_token
+            row.num_computed = piece.stop
+            row.last_served_step = plan.step
+            if yields_token:
+                token = tokens[row.request_id]
+                row.emitted.append(token)
+                emitted.append((row.request_id, token))
+                row.finish_reason = _finish_reason(row, token)
+        self.step += 1
+        return Committed(tokens=emitted, released=self._release_ended())
+
+    def _release_ended(self) -> list[Row]:
+        ended = [row for row in self.rows if row.finish_reason is not None]
+        if self.config.policy == "static" and len(ended) < len(self.rows):
+            return []
+        for row in ended:
+            self.release(row, row.finish_reason or "length")
+        return ended
+
+    def release(self, row: Row, reason: str) -> None:
+        """The only way out: give the row's blocks back and forget it. The next step can grant them."""
+        row.finish_reason = reason
+        self.pool.free(row.blocks, row.request_id)
+        row.blocks = []
+        self.rows.remove(row)
+        self._live.discard(row.request_id)
+
+    def abort(self, request_id: str, reason: str = "abort") -> Row | Request | None:
+        """End a live request; None for an id that is unknown or has already ended."""
+        for row in self.rows:
+            if row.request_id == request_id:
+                self.release(row, reason)
+                return row
+        for request in self.waiting:
+            if request.request_id == request_id:
+                self.waiting.remove(request)
+                self._live.discard(request_id)
+                return request
+        return None
+
+    def check(self) -> None:
+        """Assert that the pool is conserved and that each row owns just what it was granted."""
+        self.pool.check()
+        owned = sum(len(row.blocks) for row in self.rows)
+        if owned + self.pool.num_free != self.pool.num_blocks:
+            raise AssertionError(
+                f"rows hold {owned} blocks, {self.pool.num_free} are free of {self.pool.num_blocks}"
+            )
+        if len(self.rows) > self.config.max_rows:
+            raise AssertionError(f"{len(self.rows)} rows exceed max_rows {self.config.max_rows}")
+        if len(self._live) != len(self.rows) + len(self.waiting):
+            raise AssertionError("live ids do not match rows and queue")
+        for row in self.rows:
+            row.check()
+            if self.pool.owned_by(row.request_id) != sorted(row.blocks):
+                raise AssertionError(f"{row.request_id!r} and the pool disagree on its blocks")
+
+
+def _finish_reason(row: Row, token: int) -> str | None:
+    if token in row.request.stop_ids:
+        return "stop"
+    return "length" if len(row.emitted) >= row.request.max_new_tokens else None
