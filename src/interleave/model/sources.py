@@ -97,7 +97,7 @@ def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
     if source == DEFAULT:
         return ensure_smollm2(say), "smollm2 (SmolLM2-135M-Instruct, Q4_1 weights dequantised)"
     folder = Path(source).expanduser()
-    if folder.is_dir():
+    if source and folder.is_dir():
         return folder, f"folder {folder.name}"
     if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
         raise _unknown(source)

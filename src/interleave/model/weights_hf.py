@@ -6,22 +6,28 @@ pickle runs code. Tensor names and shapes are checked before the first one is re
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from interleave.model.config import ModelConfig, ModelError
 from interleave.model.config_hf import read_config, read_json
+from interleave.model.safetensors_file import FLOAT_TYPES, StoredTensor, stored_tensors
 from interleave.model.weights import LayerWeights, Weights, empty_weights
 
-HUB_FILES = ["config.json", "generation_config.json", "model*.safetensors", "model*.safetensors.index.json"]
-HUB_FILES += ["tokenizer.json", "tokenizer_config.json"]
-_FLOAT_TYPES = {"F32", "F16", "BF16"}
-_OLD_BUFFERS = ".self_attn.rotary_emb.inv_freq"  # early Llama exports carry it; it follows from the config
+HUB_FILES = [
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model*.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+]
+_HEAD = "lm_head.weight"
+_OLD_BUFFER = ".self_attn.rotary_emb.inv_freq"  # early Llama exports carry it; it follows from the config
+_PICKLES = {".bin", ".pt", ".pth", ".ckpt"}
 
 
 def load_folder(
@@ -29,19 +35,16 @@ def load_folder(
 ) -> tuple[ModelConfig, Weights]:
     """Config and fused weights of a model folder; raises ModelError, naming the file or the tensors."""
     config = read_config(folder)
-    shards = _shards(folder)
-    shapes = _stored_shapes(shards)
-    _check_shapes(folder, config, shapes)
+    stored = _stored(folder)
+    _check(folder, config, stored)
     weights = empty_weights(config, dtype, device)
     for name, target in _targets(config, weights).items():
-        _read_into(target, shards[name], name)
-    if config.tie_word_embeddings and "lm_head.weight" in shapes:
-        stored = torch.empty_like(weights.embed)
-        _read_into(stored, shards["lm_head.weight"], "lm_head.weight")
-        if not torch.equal(stored, weights.embed):
-            raise ModelError(
-                f"{folder}: tie_word_embeddings is true, but lm_head.weight differs from embed_tokens"
-            )
+        stored[name].read_into(target)
+    if config.tie_word_embeddings and _HEAD in stored:
+        head = torch.empty_like(weights.embed)
+        stored[_HEAD].read_into(head)
+        if not torch.equal(head, weights.embed):
+            raise ModelError(f"{folder}: tie_word_embeddings is true, but {_HEAD} differs from the embedding")
     return config, weights
 
 
@@ -62,69 +65,55 @@ def hub_folder(name: str) -> Path:
         ) from error
 
 
-def _shards(folder: Path) -> dict[str, Path]:
-    """Tensor name -> file that holds it."""
+def _stored(folder: Path) -> dict[str, StoredTensor]:
+    """Every tensor of the folder: of model.safetensors, or of the shards that the index names."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        weight_map = read_json(index).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise ModelError(f"{index}: no weight_map in the index of a sharded model")
-        files = {file: folder / Path(file).name for file in set(weight_map.values())}
-        absent = sorted(file for file, path in files.items() if not path.is_file())
-        if absent:
-            raise ModelError(f"{folder}: shards named by the index are missing: {_some(absent)}")
-        return {name: files[file] for name, file in weight_map.items()}
+        return _sharded(index)
     single = folder / "model.safetensors"
     if not single.is_file():
-        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".ckpt"})
+        pickles = sorted(p.name for p in folder.iterdir() if p.suffix in _PICKLES)
         found = f"; it holds only pickles ({_some(pickles)}), which are never loaded" if pickles else ""
-        raise ModelError(f"{folder}: no model.safetensors and no model.safetensors.index.json{found}")
-    with _open(single) as file:
-        return dict.fromkeys(file.keys(), single)
+        raise ModelError(f"{folder}: no model.safetensors and no {index.name}{found}")
+    return stored_tensors(single)
 
 
-def _stored_shapes(shards: dict[str, Path]) -> dict[str, tuple[int, ...]]:
-    by_file: dict[Path, list[str]] = defaultdict(list)
-    for name, path in shards.items():
-        by_file[path].append(name)
-    shapes = {}
-    for path, names in by_file.items():
-        with _open(path) as file:
-            absent = sorted(set(names) - set(file.keys()))
-            if absent:
-                raise ModelError(f"{path}: tensors named by the index are missing: {_some(absent)}")
-            for name in names:
-                view = file.get_slice(name)
-                if view.get_dtype() not in _FLOAT_TYPES:
-                    allowed = ", ".join(sorted(_FLOAT_TYPES))
-                    raise ModelError(
-                        f"{path}: {name} is stored as {view.get_dtype()}; supported are {allowed}"
-                    )
-                shapes[name] = tuple(view.get_shape())
-    return shapes
+def _sharded(index: Path) -> dict[str, StoredTensor]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelError(f"{index}: no weight_map in the index of a sharded model")
+    files = {name: index.parent / Path(str(name)).name for name in sorted(set(weight_map.values()))}
+    if absent := [name for name, path in files.items() if not path.is_file()]:
+        raise ModelError(f"{index.parent}: shards named by the index are missing: {_some(absent)}")
+    held = {name: stored_tensors(path) for name, path in files.items()}
+    if lost := sorted(tensor for tensor, file in weight_map.items() if tensor not in held[file]):
+        raise ModelError(f"{index.parent}: tensors are not in the shard that the index names: {_some(lost)}")
+    return {tensor: held[file][tensor] for tensor, file in weight_map.items()}
 
 
-def _check_shapes(folder: Path, config: ModelConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+def _check(folder: Path, config: ModelConfig, stored: dict[str, StoredTensor]) -> None:
+    """Names, shapes and types, before the first byte of a tensor is read."""
     on_meta = empty_weights(config, torch.float32, "meta")
     expected = {name: tuple(target.shape) for name, target in _targets(config, on_meta).items()}
-    problems = []
-    if missing := sorted(expected.keys() - shapes.keys()):
-        problems.append(f"missing tensors: {_some(missing)}")
-    optional = {"lm_head.weight"} if config.tie_word_embeddings else set()
-    unexpected = sorted(
-        name for name in shapes.keys() - expected.keys() - optional if not name.endswith(_OLD_BUFFERS)
-    )
-    if unexpected:
-        problems.append(f"unexpected tensors: {_some(unexpected)}")
-    wrong = [
-        f"{name} is {list(shapes[name])}, not {list(expected[name])}"
-        for name in sorted(expected.keys() & shapes.keys())
-        if shapes[name] != expected[name]
-    ]
-    if wrong:
-        problems.append(f"wrong shapes: {_some(wrong)}")
-    if problems:
-        raise ModelError(f"{folder}: the tensors do not fit config.json; {'; '.join(problems)}")
+    if config.tie_word_embeddings and _HEAD in stored:
+        expected[_HEAD] = expected["model.embed_tokens.weight"]
+    extra = sorted(stored.keys() - expected.keys())
+    both = sorted(expected.keys() & stored.keys())
+    problems = {
+        "missing tensors": sorted(expected.keys() - stored.keys()),
+        "unexpected tensors": [name for name in extra if not name.endswith(_OLD_BUFFER)],
+        "wrong shapes": [
+            f"{name} is {list(stored[name].shape)}, not {list(expected[name])}"
+            for name in both
+            if stored[name].shape != expected[name]
+        ],
+        f"stored in other types than {', '.join(FLOAT_TYPES)}": [
+            f"{name} ({stored[name].kind})" for name in both if stored[name].kind not in FLOAT_TYPES
+        ],
+    }
+    found = [f"{what}: {_some(names)}" for what, names in problems.items() if names]
+    if found:
+        raise ModelError(f"{folder}: the tensors do not fit config.json; {'; '.join(found)}")
 
 
 def _targets(config: ModelConfig, weights: Weights) -> dict[str, Tensor]:
@@ -156,21 +145,6 @@ def _layer_targets(config: ModelConfig, layer: LayerWeights) -> dict[str, Tensor
     return {**targets, "mlp.gate_proj.weight": gate, "mlp.up_proj.weight": up}
 
 
-def _read_into(target: Tensor, path: Path, name: str) -> None:
-    # Opened per tensor: the file's pages are unmapped again, so a load peaks at one tensor more.
-    with _open(path) as file:
-        target.copy_(file.get_tensor(name))
-
-
-def _open(path: Path) -> safe_open:
-    """`safe_open` whose errors name the file (a truncated or foreign file fails on opening)."""
-    try:
-        return safe_open(path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path}: broken or truncated safetensors file: {error}") from error
-
-
-def _some(names: Iterable[str], shown: int = 5) -> str:
-    names = list(names)
+def _some(names: Sequence[str], shown: int = 5) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
