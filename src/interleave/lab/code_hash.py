@@ -1,0 +1,85 @@
+"""A hash of source code that only code moves: not comments, docstrings, layout or the Python version.
+
+Knows which folders decide what a measured point is. Does not know about points.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+# What a measurement depends on, relative to the checkout; the experiment's own file comes on top.
+MEASURED_FOLDERS = (
+    "src/interleave/schedule",
+    "src/interleave/model",
+    "src/interleave/engine",
+    "kernels/interleave_kernels",
+)
+
+
+def measured_sources(root: Path, *more: Path) -> list[Path]:
+    """Every Python file that a measured point depends on, with `more` (experiment files), sorted.
+
+    Raises ValueError naming a folder that holds no Python file or a file that does not exist.
+    """
+    found = {path.resolve() for path in more}
+    for folder in MEASURED_FOLDERS:
+        files = list((root / folder).rglob("*.py"))
+        if not files:
+            raise ValueError(f"no Python files under {root / folder}: cannot tell which code was measured")
+        found.update(path.resolve() for path in files)
+    for path in more:
+        if not path.is_file():
+            raise ValueError(f"no source file {path}: cannot tell which code was measured")
+    return sorted(found)
+
+
+def code_hash(paths: Iterable[Path], root: Path) -> str:
+    """SHA-256 over the files' names relative to `root` and their syntax trees.
+
+    Raises ValueError naming a file that is missing or does not parse.
+    """
+    digest = hashlib.sha256()
+    root = root.resolve()
+    for path in sorted(path.resolve() for path in paths):
+        try:
+            tree = ast.parse(path.read_bytes(), filename=str(path))
+        except (OSError, SyntaxError) as error:
+            raise ValueError(f"cannot hash the code in {path}: {error}") from error
+        name = path.relative_to(root) if path.is_relative_to(root) else path.name
+        digest.update(f"{name}\n".encode())
+        for piece in _pieces(tree):
+            digest.update(piece.encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _pieces(node: ast.AST) -> Iterator[str]:
+    """The tree as text, without docstrings, empty fields, contexts and string prefixes.
+
+    `ast.dump` would do, but what it prints for an empty field changes with the Python version.
+    """
+    yield f"({type(node).__name__}"
+    for name, value in ast.iter_fields(node):
+        if name in ("ctx", "kind", "type_comment") or value is None or value == []:
+            continue
+        if name == "body" and isinstance(value, list) and _is_docstring(node, value[0]):
+            value = value[1:]
+        yield f" {name}="
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, ast.AST):
+                yield from _pieces(item)
+            else:
+                yield repr(item)
+    yield ")"
+
+
+def _is_docstring(node: ast.AST, first: ast.AST) -> bool:
+    return (
+        isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    )
