@@ -102,5 +102,23 @@ def params(notebook: str) -> None:
     click.echo(parameter_table(source.model))
 
 
+@main.command()
+def book() -> None:
+    """Build the published book from the committed runs; nothing is executed.
+
+    Each experiment shows its best measured tier (gpu, else cpu). The site is _build/html, replaced
+    only when the build has no warning, no dead link and loads nothing from a network.
+
+    \b
+    Example:
+      interleave book
+    """
+    from interleave.lab.paths import repo_root
+    from interleave.report.book import build_site
+    from interleave.report.runs import BOOK
+
+    click.echo(build_site(repo_root(), BOOK, say=click.echo))
+
+
 if __name__ == "__main__":
     main(prog_name="interleave")

@@ -1,0 +1,158 @@
+"""Sphinx extension: numbers, tables and conditions that come from results, and the marks beside them.
+
+Reads one generated file (`_build/values.json`, written by `interleave.report.book`) and nothing else:
+
+- ``{value}`name` `` the text of a value and its mark; an unknown name is an error with the nearest one;
+- ``{mark}`measured-cpu` `` a mark alone;
+- ``{measured} experiment ...`` its content, where this build has a page for each of these experiments;
+- ``{unmeasured} experiment ...`` its content, where at least one of them has none;
+- ``{results-table} name`` a generated table.
+
+So no number is typed into prose, and no sentence about a result appears without the result.
+"""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from interleave.report.marks import find_mark
+
+VALUES_FILE = "_build/values.json"
+
+
+def load(app: Sphinx, config: Config) -> None:
+    """Read the values once per build; a preview says on every page that it is one."""
+    path = Path(app.srcdir) / VALUES_FILE
+    empty: dict[str, Any] = {"site": "book", "experiments": {}, "values": {}, "tables": {}}
+    config.interleave_values = json.loads(path.read_text("utf8")) if path.is_file() else empty
+    if config.interleave_values["site"] == "preview":
+        config.html_theme_options["announcement"] = config.interleave_values["announcement"]
+
+
+def nearest(name: str, known: dict[str, Any]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def badge(name: str) -> nodes.Node:
+    mark = find_mark(name)
+    return nodes.abbreviation(
+        "", mark.label, explanation=mark.meaning, classes=["il-mark", f"il-mark-{mark.name}"]
+    )
+
+
+class Mark(SphinxRole):
+    """One of the four marks."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        try:
+            return [badge(self.text)], []
+        except ValueError as error:
+            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
+
+
+class Value(SphinxRole):
+    """The text of one value with its mark, kept on one line."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        self.env.note_dependency(VALUES_FILE)
+        values = self.config.interleave_values["values"]
+        if self.text not in values:
+            message = f"no value is called {self.text!r}{nearest(self.text, values)}"
+            return [], [self.inliner.reporter.error(message, line=self.lineno)]
+        value = values[self.text]
+        node = nodes.inline("", "", classes=["il-value"])
+        node += nodes.strong("", value["text"])
+        if value["mark"] is not None:
+            node += [nodes.Text("\N{NO-BREAK SPACE}"), badge(value["mark"])]
+        return [node], []
+
+
+class Measured(SphinxDirective):
+    """Content that needs the pages of the named experiments."""
+
+    has_content = True
+    required_arguments = 1
+    final_argument_whitespace = True
+    wanted: ClassVar[bool] = True
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(VALUES_FILE)
+        have = self.config.interleave_values["experiments"]
+        if all(name in have for name in self.arguments[0].split()) is not self.wanted:
+            return []
+        content = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, content)
+        return content.children
+
+
+class Unmeasured(Measured):
+    """The complement: content for a build without (some of) these pages."""
+
+    wanted = False
+
+
+class ResultsTable(SphinxDirective):
+    """A table of the values file: `header`, `align` (left, right) and `rows` of cells.
+
+    A cell is a text, or `{"text", "mark", "page"}` with a mark or a document to link to.
+    """
+
+    required_arguments = 1
+    option_spec: ClassVar[dict[str, Any]] = {"caption": directives.unchanged}
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(VALUES_FILE)
+        tables = self.config.interleave_values["tables"]
+        name = self.arguments[0]
+        if name not in tables:
+            raise self.error(f"no table is called {name!r}{nearest(name, tables)}")
+        spec = tables[name]
+        table = nodes.table("", classes=["il-table"])
+        if "caption" in self.options:
+            table += nodes.title("", self.options["caption"])
+        group = nodes.tgroup("", cols=len(spec["header"]))
+        group += [nodes.colspec(colwidth=1) for _ in spec["header"]]
+        group += nodes.thead("", self.row(spec["header"], spec["align"]))
+        group += nodes.tbody("", *[self.row(row, spec["align"]) for row in spec["rows"]])
+        table += group
+        return [table]
+
+    def row(self, cells: list[Any], align: list[str]) -> nodes.row:
+        row = nodes.row()
+        for cell, side in zip(cells, align, strict=True):
+            entry = nodes.entry("", classes=[f"text-{side}"])
+            entry += self.cell(cell)
+            row += entry
+        return row
+
+    def cell(self, cell: str | dict[str, str | None]) -> nodes.paragraph:
+        parts = {"text": cell, "mark": None, "page": None} if isinstance(cell, str) else cell
+        text: nodes.Node = nodes.Text(parts["text"] or "")
+        if parts.get("page"):
+            base = self.env.docname.count("/") * "../"
+            text = nodes.reference("", parts["text"], refuri=f"{base}{parts['page']}.html", internal=True)
+        paragraph = nodes.paragraph("", "", text)
+        if parts.get("mark"):
+            paragraph += [nodes.Text("\N{NO-BREAK SPACE}"), badge(parts["mark"] or "")]
+        return paragraph
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("interleave_values", None, "")
+    app.connect("config-inited", load)
+    app.add_role("mark", Mark())
+    app.add_role("value", Value())
+    app.add_directive("measured", Measured)
+    app.add_directive("unmeasured", Unmeasured)
+    app.add_directive("results-table", ResultsTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

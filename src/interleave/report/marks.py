@@ -1,0 +1,46 @@
+"""The four marks that say where a number comes from, as text and as HTML. Knows no results.
+
+Every number that the report shows carries exactly one. The colours are in `book/_static/interleave.css`,
+under the class `il-mark-<name>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from html import escape
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`label` is what the badge shows, `meaning` what a pointer or a screen reader gets."""
+
+    name: str
+    label: str
+    meaning: str
+
+
+MARKS: dict[str, Mark] = {
+    mark.name: mark
+    for mark in (
+        Mark("measured-gpu", "GPU", "measured on a GPU"),
+        Mark("measured-cpu", "CPU", "measured on a CPU"),
+        Mark("simulated", "sim", "simulated, not measured"),
+        Mark("published-elsewhere", "pub", "published elsewhere, not measured here"),
+    )
+}
+
+
+def find_mark(name: str) -> Mark:
+    """The mark called `name`; ValueError with the nearest valid name otherwise."""
+    if name in MARKS:
+        return MARKS[name]
+    near = get_close_matches(name, MARKS, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; allowed: {', '.join(MARKS)}"
+    raise ValueError(f"unknown mark {name!r}{hint}")
+
+
+def badge_html(name: str) -> str:
+    """The badge as one HTML element, for tables and cell outputs."""
+    mark = find_mark(name)
+    return f'<abbr class="il-mark il-mark-{mark.name}" title="{escape(mark.meaning)}">{mark.label}</abbr>'

@@ -1,0 +1,260 @@
+"""The whole build, on a copy of the real book with one small executed notebook added.
+
+Each build runs Jupyter Book in a process of its own, as `interleave book` does; a module's tests share it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import struct
+import zlib
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from interleave.report.book import BookError, build_site, check_toc, documents, staged_toc
+from interleave.report.marks import MARKS, badge_html, find_mark
+from interleave.report.runs import BOOK, PREVIEW, find_pages, load_runs
+from interleave.report.site import check_site
+from interleave.report.values import reported_values, trace_values
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = "99_toy"
+
+
+def png(side: int = 4) -> str:
+    """A white square, as base64."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    pixels = zlib.compress(b"".join(b"\0" + b"\xff" * side for _ in range(side)))
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return base64.b64encode(data).decode()
+
+
+def toy_notebook() -> nbformat.NotebookNode:
+    """An executed page: a formula, a number from the values, a figure with its text, a table."""
+    figure = new_output(
+        "display_data",
+        data={"image/png": png(), "text/plain": "<Figure>"},
+        metadata={"image/png": {"alt": "a white square", "caption": "Nothing moves."}},
+    )
+    table = new_output(
+        "display_data",
+        data={
+            "text/html": f"<table><tr><th>x</th></tr><tr><td>1 {badge_html('measured-cpu')}</td></tr></table>"
+        },
+    )
+    markdown = "# A toy\n\n## Result\n\nThere are {value}`trace.prompt_tokens_32` tokens and $n \\le 4$."
+    return new_notebook(
+        cells=[
+            new_markdown_cell(markdown, id="title"),
+            new_code_cell("figure()", outputs=[figure], execution_count=1, id="figure"),
+            new_code_cell("table()", outputs=[table], execution_count=2, id="table"),
+        ],
+        metadata={"language_info": {"name": "python", "pygments_lexer": "ipython3"}},
+    )
+
+
+def copy_of_the_book(root: Path) -> Path:
+    """The book's sources with a toy page listed, beside a virtual environment that holds pages of its own."""
+    for name in ("_config.yml", "_toc.yml"):
+        shutil.copy(ROOT / name, root / name)
+    shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("pages", "__pycache__"))
+    toc = yaml.safe_load((root / "_toc.yml").read_text())
+    toc["parts"].insert(0, {"caption": "Toys", "chapters": [{"file": f"book/pages/{TOY}"}]})
+    (root / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False))
+    runs = yaml.safe_load((root / "book/runs.yml").read_text())
+    runs.append({"notebook": TOY, "experiment": "toy", "title": "A toy"})
+    (root / "book/runs.yml").write_text(yaml.safe_dump(runs))
+    write_toy(root, toy_notebook())
+    package = root / ".venv/lib/python3.11/site-packages/somebody"
+    package.mkdir(parents=True)
+    (package / "README.md").write_text("# One\n\n### Three\n\n[dead](gone.md)")
+    nbformat.write(new_notebook(cells=[new_markdown_cell("#### Deep")]), package / "demo.ipynb")
+    return root
+
+
+def write_toy(root: Path, notebook: nbformat.NotebookNode) -> None:
+    path = root / "book/executed/cpu" / f"{TOY}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the book, built once with nothing wrong."""
+    root = copy_of_the_book(tmp_path_factory.mktemp("book"))
+    assert build_site(root, BOOK, say=lambda line: None) == root / "_build/html/index.html"
+    return root
+
+
+def test_the_site_stands_alone(book: Path) -> None:
+    assert check_site(book / "_build/html") == []
+
+
+def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
+    html = (book / f"_build/html/book/pages/{TOY}.html").read_text()
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML">' in html
+    assert "<strong>44,048</strong>" in html
+    assert 'alt="a white square"' in html
+    assert "Nothing moves." in html
+    assert badge_html("measured-cpu") in html
+    assert not any(word in html for word in ("MathJax", "thebe", "require.js"))
+
+
+def test_nothing_of_a_virtual_environment_is_rendered(book: Path) -> None:
+    assert not [name for name in snapshot(book / "_build/html") if "somebody" in name or "demo" in name]
+
+
+def test_the_preview_takes_quick_runs_only_and_says_so(book: Path) -> None:
+    """One more build: without a quick run there is no toy page, and the committed site stays."""
+    before = snapshot(book / "_build/html")
+    index = build_site(book, PREVIEW, say=lambda line: None)
+    assert index == book / "_build/preview/index.html"
+    assert not (book / f"_build/preview/book/pages/{TOY}.html").exists()
+    front = (book / "_build/preview/book/index.html").read_text()
+    assert "Preview: measured on this machine" in front
+    assert TOY not in front
+    assert snapshot(book / "_build/html") == before
+
+
+def test_two_clean_builds_are_equal(book: Path, tmp_path: Path) -> None:
+    """The same sources elsewhere give the same bytes, search index included."""
+    other = copy_of_the_book(tmp_path)
+    build_site(other, BOOK, say=lambda line: None)
+    first, second = snapshot(book / "_build/html"), snapshot(other / "_build/html")
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+def test_faults_of_prose_are_all_reported_and_the_last_site_stays(book: Path) -> None:
+    before = snapshot(book / "_build/html")
+    prose = book / "book/methods.md"
+    good = prose.read_text()
+    prose.write_text(
+        good
+        + "\n\n[x](gone.md) and {value}`trace.prompt_token_32` and {mark}`measured-cup` and $\\nosuch$\n\n"
+        "#### Deep\n\n![](_static/logo.svg)\n"
+    )
+    with pytest.raises(BookError) as caught:
+        build_site(book, BOOK, say=lambda line: None)
+    prose.write_text(good)
+    message = str(caught.value)
+    assert "book/methods.md" in message
+    assert "gone.md" in message
+    assert "no value is called 'trace.prompt_token_32'; did you mean 'trace.prompt_tokens_32'?" in message
+    assert "unknown mark 'measured-cup'; did you mean 'measured-cpu'?" in message
+    assert r"cannot convert to MathML: \nosuch" in message
+    assert "Non-consecutive header level" in message
+    assert str(book) not in message
+    assert snapshot(book / "_build/html") == before
+
+
+def test_a_faulty_notebook_is_refused_before_sphinx(book: Path) -> None:
+    notebook = toy_notebook()
+    notebook.cells[1].outputs[0].metadata = {}
+    notebook.cells[2].outputs.append(new_output("error", ename="ValueError", evalue="no"))
+    write_toy(book, notebook)
+    with pytest.raises(BookError) as caught:
+        build_site(book, BOOK, say=lambda line: None)
+    write_toy(book, toy_notebook())
+    assert str(caught.value).splitlines() == [
+        f"book/executed/cpu/{TOY}.ipynb: cell 2: figure without alt text "
+        "(metadata mystnb.image.alt: what is seen in it)",
+        f"book/executed/cpu/{TOY}.ipynb: cell 3: stored error ValueError: no",
+    ]
+
+
+def test_a_stray_page_is_named(book: Path) -> None:
+    stray = book / "book/notes.md"
+    stray.write_text("# Notes")
+    with pytest.raises(BookError, match=r"^book/notes.md is in no part of _toc.yml$"):
+        build_site(book, BOOK, say=lambda line: None)
+    stray.unlink()
+
+
+def test_a_better_tier_comes_first(tmp_path: Path) -> None:
+    root = copy_of_the_book(tmp_path)
+    assert find_pages(root, BOOK)[-1].tier == "cpu"
+    (root / "book/executed/gpu").mkdir(exist_ok=True)
+    shutil.copy(root / f"book/executed/cpu/{TOY}.ipynb", root / "book/executed/gpu")
+    assert find_pages(root, BOOK)[-1].tier == "gpu"
+
+
+def test_contents_runs_and_notebooks_name_one_another() -> None:
+    """Of the repository itself: every notebook is listed, every listed one exists and has a module."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    check_toc(ROOT, toc)
+    runs = load_runs(ROOT)
+    assert [run.notebook for run in runs] == sorted(
+        path.stem for path in (ROOT / "notebooks").glob("*.ipynb")
+    )
+    for run in runs:
+        assert (ROOT / "src/interleave/lab/experiments" / f"{run.experiment}.py").is_file()
+
+
+def test_an_unmeasured_experiment_leaves_no_trace_in_the_contents() -> None:
+    toc = {"root": "book/index", "parts": [{"caption": "A", "chapters": [{"file": "book/pages/01_a"}]}]}
+    assert documents(staged_toc(toc, [])) == ["book/index"]
+    assert staged_toc(toc, [])["parts"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- {notebook: a, experiment: a}", "entry 1 lacks title"),
+        ("- {notebook: a, experiment: a, title: A, titel: B}", "unknown key 'titel'; did you mean 'title'"),
+        (
+            "- {notebook: a, experiment: a, title: A}\n- {notebook: a, experiment: b, title: B}",
+            "a second time",
+        ),
+        ("notebook: a", "a list of runs"),
+    ],
+)
+def test_a_broken_run_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/runs.yml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_runs(tmp_path)
+
+
+def test_marks_are_four_and_known_by_name() -> None:
+    assert list(MARKS) == ["measured-gpu", "measured-cpu", "simulated", "published-elsewhere"]
+    with pytest.raises(ValueError, match=r"unknown mark 'measured'; did you mean 'measured-gpu'\?"):
+        find_mark("measured")
+
+
+def test_facts_about_the_traces_are_computed() -> None:
+    """The evidence for the reconstructed workload, as it is printed."""
+    facts = {name.removeprefix("trace."): value.text for name, value in trace_values().items()}
+    assert facts == {
+        "prompt_tokens_32": "44,048",
+        "decode_tokens_32": "5,408",
+        "mean_new_tokens_400": "158",
+        "mean_prompt_400": "969 tokens",
+        "last_arrival_s_rate2": "209.7 s",
+        "pool_gib": "0.5 GiB",
+        "pool_cover_32": "37%",
+    }
+    assert all(value.mark is None for value in trace_values().values())
+    assert all(value.mark == "published-elsewhere" for value in reported_values().values())
+
+
+def test_values_are_strict_json(book: Path) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    values = json.loads((book / "_build/values.json").read_text(), parse_constant=refuse)
+    assert values["experiments"]["toy"] == {"tier": "cpu"}
