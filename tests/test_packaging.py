@@ -94,12 +94,12 @@ def test_interpreter_runs_the_locked_torch_or_says_which() -> None:
 def test_folder_named_kernels_does_not_mislead_transformers() -> None:
     """transformers looks for a package called `kernels`; started here, it must not find our folder."""
     code = (
-        "from transformers.utils.import_utils import is_kernels_available as found\n"
-        "from transformers import AutoModelForCausalLM, LlamaConfig\n"
-        "sizes = dict(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1)\n"
-        "model = AutoModelForCausalLM.from_config(LlamaConfig(num_attention_heads=2, **sizes))\n"
         "import torch\n"
-        "print(bool(found()), tuple(model(torch.tensor([[1, 2]])).logits.shape))\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "from transformers.utils.import_utils import is_kernels_available\n"
+        "sizes = dict(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1)\n"
+        "model = LlamaForCausalLM(LlamaConfig(num_attention_heads=2, **sizes))\n"
+        "print(bool(is_kernels_available()), tuple(model(torch.tensor([[1, 2]])).logits.shape))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ class StoredTensor:
         dtype = FLOAT_TYPES[self.kind]
         direct = target.dtype == dtype and target.device.type == "cpu" and target.is_contiguous()
         landing = target if direct else torch.empty(self.shape, dtype=dtype)
-        space = memoryview(landing.view(torch.uint8).numpy()).cast("B")
+        space = landing.view(torch.uint8).numpy().data.cast("B")
         with self.path.open("rb", buffering=0) as file:
             file.seek(self.offset)
             filled = 0
