@@ -9,6 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
+
+
+def _is_int(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)
+
+
+def _is_finite(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +26,8 @@ class SamplingParams:
 
     temperature: 0 is greedy (ties go to the lowest id), otherwise > 0.
     top_p: nucleus mass in (0, 1].
-    seed: of the request's own generator, so that a batch's company never changes its tokens.
+    seed: of the request's own generator, 0 .. 2**64 - 1, so that a batch's company never changes
+        its tokens.
     """
 
     temperature: float = 0.0
@@ -25,10 +35,12 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0.0):
+        if not (_is_finite(self.temperature) and self.temperature >= 0.0):
             raise ValueError(f"temperature must be 0 (greedy) or more, got {self.temperature!r}")
-        if not 0.0 < self.top_p <= 1.0:
+        if not (_is_finite(self.top_p) and 0.0 < self.top_p <= 1.0):
             raise ValueError(f"top_p must lie in (0, 1], got {self.top_p!r}")
+        if not (_is_int(self.seed) and 0 <= self.seed < 2**64):
+            raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {self.seed!r}")
 
     @property
     def greedy(self) -> bool:
@@ -46,8 +58,8 @@ class Request:
         A `range` is kept as it is: the simulator needs a length, not tokens.
     max_new_tokens: tokens generated unless a stop id comes first (>= 1).
     due_s: when the request arrives, in seconds from the start of the run.
-    Raises ValueError for an empty prompt, a negative token id, a budget below 1 or a due time
-    that is not a finite number of at least 0.
+    Raises ValueError for an empty prompt, a token id that is negative or no integer, a budget below
+    1 or a due time that is not a finite number of at least 0.
     """
 
     request_id: str
@@ -58,24 +70,34 @@ class Request:
     sampling: SamplingParams = GREEDY
 
     def __post_init__(self) -> None:
-        if not isinstance(self.prompt, (tuple, range)):
-            object.__setattr__(self, "prompt", _token_ids(self.request_id, self.prompt))
-        object.__setattr__(self, "stop_ids", frozenset(self.stop_ids))
+        if not isinstance(self.prompt, range):
+            object.__setattr__(self, "prompt", self._ids("prompt", self.prompt))
+        object.__setattr__(self, "stop_ids", frozenset(self._ids("stop_ids", self.stop_ids)))
         if not self.prompt:
-            raise ValueError(f"request {self.request_id!r}: the prompt is empty; it needs at least one token")
-        if min(self.prompt[0], self.prompt[-1]) < 0 or min(self.prompt) < 0:
-            raise ValueError(
-                f"request {self.request_id!r}: token id {min(self.prompt)} in the prompt; ids start at 0"
-            )
+            raise self._refusal("the prompt is empty; it needs at least one token")
+        # The ends of a range bound it; a simulated prompt is never walked.
+        ends = (self.prompt[0], self.prompt[-1]) if isinstance(self.prompt, range) else self.prompt
+        if min(ends) < 0:
+            raise self._refusal(f"token id {min(ends)} in the prompt; ids start at 0")
         if not _is_int(self.max_new_tokens) or self.max_new_tokens < 1:
-            raise ValueError(
-                f"request {self.request_id!r}: max_new_tokens must be an integer of at least 1, "
-                f"got {self.max_new_tokens!r}"
+            raise self._refusal(
+                f"max_new_tokens must be an integer of at least 1, got {self.max_new_tokens!r}"
             )
-        if not (math.isfinite(self.due_s) and self.due_s >= 0.0):
-            raise ValueError(
-                f"request {self.request_id!r}: due_s must be a finite number of seconds >= 0, got {self.due_s!r}"
-            )
+        if not (_is_finite(self.due_s) and self.due_s >= 0.0):
+            raise self._refusal(f"due_s must be a finite number of seconds >= 0, got {self.due_s!r}")
+
+    def _ids(self, name: str, values: object) -> tuple[int, ...]:
+        if not isinstance(values, Iterable):
+            raise self._refusal(f"{name} must hold token ids, got {values!r}")
+        ids = tuple(values)
+        for token in ids:
+            if not _is_int(token):
+                where = "in the prompt" if name == "prompt" else f"in {name}"
+                raise self._refusal(f"token id {token!r} {where} is not an integer")
+        return ids
+
+    def _refusal(self, reason: str) -> ValueError:
+        return ValueError(f"request {self.request_id!r}: {reason}")
 
     @property
     def prompt_len(self) -> int:
@@ -85,15 +107,3 @@ class Request:
     def total_len(self) -> int:
         """Positions that the request can ever need: prompt plus generation budget."""
         return len(self.prompt) + self.max_new_tokens
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _token_ids(request_id: str, prompt: Iterable[int]) -> tuple[int, ...]:
-    ids = tuple(prompt)
-    for token in ids:
-        if not _is_int(token):
-            raise ValueError(f"request {request_id!r}: token id {token!r} in the prompt is not an integer")
-    return ids

@@ -43,21 +43,29 @@ class SchedulerConfig:
             raise ValueError(nearest("policy", self.policy, POLICIES))
         if self.order is not None and self.order not in ORDERS:
             raise ValueError(nearest("order", self.order, ORDERS))
-        if self.policy in ("padded", "static") and self.order == "decode_first":
-            raise ValueError(
-                f"order 'decode_first' does not apply to policy {self.policy!r}: its group runs first"
-            )
         for name in ("chunk_budget", "max_chunk", "token_budget", "max_rows", "max_request_tokens"):
             value = getattr(self, name)
             if value is None and name != "max_rows":
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        self._refuse_what_does_not_apply()
         if self.token_budget is not None and self.token_budget < self.max_rows + 1:
             raise ValueError(
                 f"token_budget {self.token_budget} is too small for max_rows {self.max_rows}: it must be at "
                 f"least {self.max_rows + 1}, so that prefill advances while every row decodes"
             )
+
+    def _refuse_what_does_not_apply(self) -> None:
+        """A limit that a policy cannot keep is an error, never ignored. (C has a default, so it may stand.)"""
+        group = self.policy in ("padded", "static")
+        for name, value, reason in (
+            ("order", self.order if group and self.order == "decode_first" else None, "its group runs first"),
+            ("token_budget", self.token_budget if group else None, "its group is never cut"),
+            ("max_chunk", self.max_chunk if group or self.policy == "whole" else None, "it cuts no prompt"),
+        ):
+            if value is not None:
+                raise ValueError(f"{name} {value!r} does not apply to policy {self.policy!r}: {reason}")
 
     @property
     def limits(self) -> Limits:
@@ -152,19 +160,25 @@ class Scheduler:
         return tuple(admitted)
 
     def commit(self, plan: StepPlan, tokens: Mapping[str, int]) -> Committed:
-        """Book a computed step: `tokens` holds the sampled token of every piece that yields one."""
-        emitted = []
-        for piece in (piece for forward in plan.forwards for piece in forward):
-            row = piece.row
-            if not row.blocks or row.finish_reason is not None:
-                continue  # aborted since the plan was made, or held by a static batch
-            yields_token = piece.yields_token
-            row.num_computed = piece.stop
+        """Book a computed step: `tokens` holds the sampled token of every piece that yields one.
+
+        KeyError, with nothing booked, when one of them is missing.
+        """
+        # Passed over: rows aborted since the plan was made, and rows that a static batch holds.
+        pieces = [
+            piece
+            for forward in plan.forwards
+            for piece in forward
+            if piece.row.blocks and piece.row.finish_reason is None
+        ]
+        emitted = [(p.row.request_id, tokens[p.row.request_id]) for p in pieces if p.yields_token]
+        sampled = dict(emitted)
+        for row, _, num_tokens in pieces:
+            row.num_computed += num_tokens
             row.last_served_step = plan.step
-            if yields_token:
-                token = tokens[row.request_id]
+            token = sampled.get(row.request_id)
+            if token is not None:
                 row.emitted.append(token)
-                emitted.append((row.request_id, token))
                 row.finish_reason = _finish_reason(row, token)
         self.step += 1
         return Committed(tokens=emitted, released=self._release_ended())
