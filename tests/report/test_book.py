@@ -52,14 +52,27 @@ def toy_notebook() -> nbformat.NotebookNode:
             "text/html": f"<table><tr><th>x</th></tr><tr><td>1 {badge_html('measured-cpu')}</td></tr></table>"
         },
     )
-    markdown = "# A toy\n\n## Result\n\nThere are {value}`trace.prompt_tokens_32` tokens and $n \\le 4$."
+    markdown = (
+        "# A toy\n\n## Result\n\nThere are {value}`trace.prompt_tokens_32` tokens and $n \\le 4$; "
+        "it took {value}`toy.answer`."
+    )
     return new_notebook(
         cells=[
             new_markdown_cell(markdown, id="title"),
             new_code_cell("figure()", outputs=[figure], execution_count=1, id="figure"),
             new_code_cell("table()", outputs=[table], execution_count=2, id="table"),
         ],
-        metadata={"language_info": {"name": "python", "pygments_lexer": "ipython3"}},
+        metadata={
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            "interleave": {
+                "device": "a small CPU",
+                "driver": None,
+                "duration_s": 1.5,
+                "commit": "0123456789abcdef",
+                "numbers": {"answer": {"value": 42, "unit": "s", "text": "42 s"}},
+            },
+        },
     )
 
 
@@ -111,6 +124,7 @@ def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
     assert 'alt="a white square"' in html
     assert "Nothing moves." in html
     assert badge_html("measured-cpu") in html
+    assert f"<strong>42 s</strong>\N{NO-BREAK SPACE}{badge_html('measured-cpu')}" in html
     assert not any(word in html for word in ("MathJax", "thebe", "require.js"))
 
 
@@ -257,4 +271,11 @@ def test_values_are_strict_json(book: Path) -> None:
         raise AssertionError(f"{name} is not JSON")
 
     values = json.loads((book / "_build/values.json").read_text(), parse_constant=refuse)
-    assert values["experiments"]["toy"] == {"tier": "cpu"}
+    assert values["experiments"]["toy"] == {"tier": "cpu", "mark": "measured-cpu"}
+
+
+def test_the_status_page_shows_what_was_recorded(book: Path) -> None:
+    html = (book / "_build/html/book/status.html").read_text()
+    for cell in ("A toy", "a small CPU", "1.5", "0123456789", "–"):
+        assert f">{cell}</" in html
+    assert "0123456789a" not in html

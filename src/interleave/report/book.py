@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
 import nbformat
@@ -33,18 +34,16 @@ class BookError(RuntimeError):
 
 def stage(root: Path, pages: list[Page]) -> None:
     """Check every page, then put them in `book/pages/`, emptied first; BookError lists all faults."""
-    notebooks = {page: nbformat.read(page.path, as_version=4) for page in pages}
     faults = [
-        f"{page.path.relative_to(root)}: {fault}"
-        for page, notebook in notebooks.items()
-        for fault in page_faults(notebook)
+        f"{page.path.relative_to(root)}: {fault}" for page in pages for fault in page_faults(page.notebook)
     ]
     if faults:
         raise BookError("\n".join(faults))
     folder = root / "book" / "pages"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for page, notebook in notebooks.items():
+    for page in pages:
+        notebook = deepcopy(page.notebook)
         take_figure_texts(notebook)
         nbformat.write(notebook, folder / f"{page.run.notebook}.ipynb")
 

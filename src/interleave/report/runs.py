@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import yaml
+from nbformat import NotebookNode
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,24 @@ PREVIEW = Site("preview", "_build/executed", ("quick",), "_build/preview")
 SITES = {site.name: site for site in (BOOK, PREVIEW)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Page:
     """An executed notebook that becomes a page, and the tier that it was measured at."""
 
     run: Run
     tier: str
     path: Path
+    notebook: NotebookNode
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What the runner recorded about the execution: parameters, device, versions, numbers."""
+        return dict(self.notebook.metadata.get("interleave", {}))
+
+    @property
+    def mark(self) -> str:
+        """Where the numbers of this page come from: a device with a driver is a GPU."""
+        return "measured-gpu" if self.origin.get("driver") else "measured-cpu"
 
 
 def find_pages(root: Path, site: Site) -> list[Page]:
@@ -77,6 +91,6 @@ def find_pages(root: Path, site: Site) -> list[Page]:
         for tier in site.tiers:
             path = root / site.executed / tier / f"{run.notebook}.ipynb"
             if path.is_file():
-                pages.append(Page(run, tier, path))
+                pages.append(Page(run, tier, path, nbformat.read(path, as_version=4)))
                 break
     return pages

@@ -1,6 +1,6 @@
 """The status page's tables: when, where and with which software each page was measured.
 
-Reads the provenance that the runner leaves in an executed notebook (`metadata.interleave`); measures nothing.
+Reads what the runner recorded in the executed notebooks; measures nothing.
 """
 
 from __future__ import annotations
@@ -8,37 +8,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import nbformat
-
 from interleave.report.runs import Page
 
-STATUS_HEADER = ["page", "profile", "device", "run time [s]", "started", "state"]
-VERSIONS_HEADER = ["page", "commit", "Python", "torch", "threads", "driver"]
-
-
-def provenance(page: Page) -> dict[str, Any]:
-    """What the runner recorded about this execution; empty where it recorded nothing."""
-    return dict(nbformat.read(page.path, as_version=4).metadata.get("interleave", {}))
-
-
-def link(page: Page) -> dict[str, str]:
-    return {"text": page.run.title, "page": f"book/pages/{page.run.notebook}"}
+STATUS = {"profile": "profile", "device": "device", "measuring [s]": "duration_s", "begun": "started"}
+VERSIONS = {"commit": "commit", "Python": "python", "torch": "torch", "threads": "threads", "driver": "driver"}
 
 
 def status_table(pages: Sequence[Page]) -> dict[str, Any]:
-    rows: list[list[Any]] = []
-    for page in pages:
-        known = provenance(page)
-        row = [known.get(key) for key in ("device", "duration_s", "started", "state")]
-        rows.append([link(page), page.tier, *["" if cell is None else str(cell) for cell in row]])
-    align = ["left", "left", "left", "right", "left", "left"]
-    return {"header": STATUS_HEADER, "align": align, "rows": rows}
+    """Page, profile, device, seconds spent measuring its points, when the first of them was begun."""
+    return table(pages, STATUS)
 
 
 def versions_table(pages: Sequence[Page]) -> dict[str, Any]:
+    """Page, commit of the source, versions, threads, driver."""
+    return table(pages, VERSIONS)
+
+
+def table(pages: Sequence[Page], columns: dict[str, str]) -> dict[str, Any]:
+    """A table for the extension: the page's title as a link, then one recorded field a column."""
     rows: list[list[Any]] = []
     for page in pages:
-        known = provenance(page)
-        row = [known.get(key) for key in ("commit", "python", "torch", "threads", "driver")]
-        rows.append([link(page), *["" if cell is None else str(cell) for cell in row]])
-    return {"header": VERSIONS_HEADER, "align": ["left"] * 6, "rows": rows}
+        link = {"text": page.run.title, "page": f"book/pages/{page.run.notebook}"}
+        rows.append([link, *[spoken(field, page.origin.get(field)) for field in columns.values()]])
+    align = ["left", *["right" if name.endswith("]") else "left" for name in columns]]
+    return {"header": ["page", *columns], "align": align, "rows": rows}
+
+
+def spoken(field: str, value: object) -> str:
+    """A recorded field as a reader wants it: a short commit, an en dash for what there is none of."""
+    if value is None:
+        return "–"
+    return str(value)[:10] if field == "commit" else str(value)

@@ -1,8 +1,8 @@
 """The numbers, tables and conditions that prose pages show, each computed when the book is built.
 
-Exact facts come from the traces; measured ones from the stored results behind the staged pages (see
-`report.headlines`); published ones are copied from other people's reports. Writes one JSON file, which the
-Sphinx extension in `book/_ext` reads; knows nothing of Sphinx.
+Exact facts come from the traces; measured numbers are those that the staged notebooks recorded, so that a
+number and the page it comes from cannot differ; published ones are copied from other people's reports.
+Writes one JSON file, which the Sphinx extension in `book/_ext` reads; knows nothing of Sphinx.
 """
 
 from __future__ import annotations
@@ -86,13 +86,24 @@ def trace_values() -> dict[str, Value]:
     return {f"trace.{name}": Value(text, None, "interleave.lab.workload") for name, text in texts.items()}
 
 
+def measured_values(pages: Sequence[Page]) -> dict[str, Value]:
+    """Every number that a staged notebook recorded, as `<experiment>.<name>`, as the page prints it."""
+    return {
+        f"{page.run.experiment}.{name}": Value(
+            number["text"], number.get("mark", page.mark), f"notebooks/{page.run.notebook}.ipynb"
+        )
+        for page in pages
+        for name, number in page.origin.get("numbers", {}).items()
+    }
+
+
 def page_values(site: str, pages: Sequence[Page]) -> dict[str, Any]:
     """Everything that prose needs, by kind: values, tables, and which experiments have a page."""
     return {
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
-        "experiments": {page.run.experiment: {"tier": page.tier} for page in pages},
-        "values": trace_values() | reported_values(),
+        "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
+        "values": trace_values() | reported_values() | measured_values(pages),
         "tables": {"status": status_table(pages), "versions": versions_table(pages)},
     }
 
