@@ -50,3 +50,16 @@ def write_notebook(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a copy of the book, built once with nothing wrong."""
+    from toys.booklet import copy_of_the_book
+
+    from interleave.report.book import build_site
+    from interleave.report.runs import BOOK
+
+    root = copy_of_the_book(tmp_path_factory.mktemp("book"))
+    assert build_site(root, BOOK, say=lambda line: None) == root / "_build/html/index.html"
+    return root

@@ -11,7 +11,13 @@ from typing import Any
 from interleave.report.runs import Page
 
 STATUS = {"profile": "profile", "device": "device", "measuring [s]": "duration_s", "begun": "started"}
-VERSIONS = {"commit": "commit", "Python": "python", "torch": "torch", "threads": "threads", "driver": "driver"}
+VERSIONS = {
+    "commit": "commit",
+    "Python": "python",
+    "torch": "torch",
+    "threads": "threads",
+    "driver": "driver",
+}
 
 
 def status_table(pages: Sequence[Page]) -> dict[str, Any]:
