@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,35 +11,29 @@ import nbformat
 import pytest
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-DEFAULTS = """\
-rows = 8
-budget: int | None = None
-loads = [0.5, 0.9]
-sizes = [1, 2]
-engines = ["paged"]
-label = "a=b"
-note = None
-weights = {}
-rate = 1.0
-flag = True
-profile = "quick"
-measure = True"""
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))  # before the import of a toy
+
+from toys import counting  # noqa: E402
 
 
 @pytest.fixture
 def write_notebook(tmp_path: Path) -> Callable[..., Path]:
-    """write_notebook(*code_cells, defaults=..., experiment=..., name=...) -> path of a template."""
+    """write_notebook(*code_cells, before=..., defaults=..., experiment=..., name=...) -> path of a template.
+
+    `before` comes ahead of the setup cell, for notebooks that end before they need the package.
+    """
 
     def write(
         *code: str,
-        defaults: str = DEFAULTS,
+        before: str = "",
+        defaults: str = counting.PARAMETERS_CELL,
         experiment: str = "toys.counting",
         name: str = "01_toy",
         kernel: str = "python3",
     ) -> Path:
         setup = f'from interleave.report.notebook import setup\nrun = setup("{experiment}", globals())'
-        sources = [defaults, setup, *code]
+        sources = [defaults, *filter(None, [before]), setup, *code]
         cells = [nbformat.v4.new_markdown_cell("# A toy\n\nDoes it run?", id="title")]
         cells += [nbformat.v4.new_code_cell(text, id=f"cell-{i}") for i, text in enumerate(sources)]
         cells[1].metadata["tags"] = ["parameters"]
@@ -63,3 +58,14 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_of_the_book(tmp_path_factory.mktemp("book"))
     assert build_site(root, BOOK, say=lambda line: None) == root / "_build/html/index.html"
     return root
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where runs of this test publish and store; its own cache folder and an importable toys folder."""
+    folder = tmp_path / "out"
+    monkeypatch.setenv("INTERLEAVE_OUT", str(folder))
+    monkeypatch.setenv("INTERLEAVE_CACHE", str(tmp_path / "cache"))
+    paths = [HERE, ROOT / "src", ROOT / "kernels"]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
+    return folder

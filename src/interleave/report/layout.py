@@ -54,11 +54,9 @@ def failed_folder(root: Path) -> Path:
     return root / "_build" / "failed"
 
 
-def results_folder(profile: str, root: Path) -> Path:
-    """Where the points of a profile are stored."""
-    if profile in COMMITTED_PROFILES:
-        return root / "data" / "results" / profile
-    return root / "_build" / "results" / profile
+def results_root(profile: str, root: Path) -> Path:
+    """The root of the point store that holds a profile's results."""
+    return root / "data" / "results" if profile in COMMITTED_PROFILES else root / "_build" / "results"
 
 
 def _number(text: str) -> int:

@@ -139,6 +139,13 @@ def pairs_to_dict(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return values
 
 
+def experiment_params(source: ParameterizedSource, params: BaseModel) -> BaseModel:
+    """`params` without the run fields: what the experiment itself takes."""
+    fields = source.experiment.Params.model_fields
+    chosen = {name: value for name, value in plain_values(params).items() if name in fields}
+    return source.experiment.Params.model_validate_json(json.dumps(chosen))
+
+
 def plain_values(params: BaseModel) -> dict[str, Any]:
     """A model as JSON-able values (tuples as lists), in field order."""
     return params.model_dump(mode="json")

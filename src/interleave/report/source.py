@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
-from nbformat import NotebookNode
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 PARAMETERS_TAG = "parameters"
 INJECTED_TAG = "injected-parameters"
+CAPTION_ROLE = "caption"  # an output that only JupyterLab needs: in the book the figure carries it
 
 
 class NotebookError(ValueError):
@@ -49,6 +50,8 @@ def read_source(path: Path) -> NotebookSource:
 
 def load_notebook(path: Path) -> NotebookNode:
     """Parse and validate a notebook file of format 4."""
+    import nbformat  # takes a second that a running notebook need not wait for
+
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
