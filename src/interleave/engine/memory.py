@@ -11,11 +11,9 @@ from pathlib import Path
 
 import psutil
 import torch
-from torch import Tensor
 
 from interleave.engine.nocache import causal
 from interleave.model.decoder import Decoder
-from interleave.model.weights import Weights
 
 POOL_MARGIN = 0.10
 """Share of the free memory that the default pool leaves to everything that nobody counted."""
@@ -28,15 +26,6 @@ class MemoryUse:
     weight_bytes: int
     pool_bytes: int
     transient_bytes: int | None
-
-
-def weight_bytes(weights: Weights) -> int:
-    """Bytes of every distinct weight tensor; a tied head counts once."""
-    tensors = [weights.embed, weights.final_norm, weights.head]
-    for layer in weights.layers:
-        fields = (getattr(layer, name) for name in layer.__slots__)
-        tensors += [value for value in fields if isinstance(value, Tensor)]
-    return sum({tensor.data_ptr(): tensor.nbytes for tensor in tensors}.values())
 
 
 class PeakMemory:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interleave.model.config import ModelConfig
 from interleave.model.ops import reference
-from interleave.model.weights import Weights
+from interleave.model.weights import Weights, pack_weights, weight_bytes
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [n, heads, head_dim]."""
@@ -27,10 +27,16 @@ class Decoder:
     def __init__(self, config: ModelConfig, weights: Weights, ops: ModuleType = reference) -> None:
         self.config = config
         self.weights = weights
+        self._packed = pack_weights(weights, ops.pack)
         self.ops = ops
         self.device = weights.embed.device
         self.dtype = weights.embed.dtype
         self._cos, self._sin = reference.rope_table(config, self.device)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights in every layout that is kept."""
+        return weight_bytes(self.weights, self._packed)
 
     @torch.inference_mode()
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
@@ -39,7 +45,7 @@ class Decoder:
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         cos, sin = self._cos[positions], self._sin[positions]
         residual = self.weights.embed[tokens]
-        for index, layer in enumerate(self.weights.layers):
+        for index, layer in enumerate(self._packed.layers):
             x = ops.rms_norm(residual, layer.input_norm, config.rms_norm_eps)
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, dim)
             q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
@@ -53,4 +59,4 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """LM head on the rows that will be sampled: [rows, hidden] -> [rows, vocab], float32."""
-        return self.ops.linear(hidden, self.weights.head).float()
+        return self.ops.linear(hidden, self._packed.head).float()

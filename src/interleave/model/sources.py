@@ -19,9 +19,9 @@ import torch
 from interleave.model.config import ModelConfig, ModelError
 from interleave.model.config_hf import shipped_config, shipped_config_names
 from interleave.model.decoder import Decoder
-from interleave.model.ops import reference
+from interleave.model.ops import cpu, reference
 from interleave.model.tokens import Tokenizer
-from interleave.model.weights import random_weights
+from interleave.model.weights import Weights, random_weights
 from interleave.model.weights_gguf import ensure_smollm2
 from interleave.model.weights_hf import hub_folder, load_folder
 
@@ -50,7 +50,7 @@ def load_model(
 ) -> LoadedModel:
     """Load `source` (see the module's docstring) in `dtype` ("fp32", "fp16", "bf16") on `device`.
 
-    `ops` computes the decoder's primitives (default: the plain torch ones); `say` hears of slow
+    `ops` computes the decoder's primitives (default: see `default_ops`); `say` hears of slow
     steps. Seeded sources give the same weights on every call.
     Raises ModelError for an unknown name or dtype, and for a model that cannot be loaded as it is.
     """
@@ -60,14 +60,19 @@ def load_model(
         weights = random_weights(seeded, _SEED, dtype, device)
         return LoadedModel(
             seeded,
-            Decoder(seeded, weights, ops or reference),
+            Decoder(seeded, weights, ops or default_ops(weights)),
             None,
             f"{source} (random weights, seed {_SEED})",
         )
     folder, description = _folder(source, say)
     config, weights = load_folder(folder, dtype, device)
     tokenizer = Tokenizer.from_folder(folder)
-    return LoadedModel(config, Decoder(config, weights, ops or reference), tokenizer, description)
+    return LoadedModel(config, Decoder(config, weights, ops or default_ops(weights)), tokenizer, description)
+
+
+def default_ops(weights: Weights) -> ModuleType:
+    """The fast ops where they apply: float32 on the CPU."""
+    return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:

@@ -6,7 +6,8 @@ Loaders for files live in `weights_gguf.py` and `weights_hf.py`; `load` in `sour
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,6 +65,39 @@ def empty_weights(config: ModelConfig, dtype: torch.dtype, device: str) -> Weigh
     ]
     head = embed if config.tie_word_embeddings else empty(config.vocab_size, hidden)
     return Weights(embed=embed, layers=layers, final_norm=empty(hidden), head=head)
+
+
+def pack_weights(weights: Weights, pack: Callable[[Tensor], Tensor]) -> Weights:
+    """The same weights with every matrix of a linear layer laid out by `pack`.
+
+    A tied head becomes a matrix of its own: the embedding is read by rows and stays as it is.
+    """
+    return Weights(
+        embed=weights.embed,
+        layers=[
+            replace(
+                layer,
+                qkv=pack(layer.qkv),
+                o=pack(layer.o),
+                gate_up=pack(layer.gate_up),
+                down=pack(layer.down),
+            )
+            for layer in weights.layers
+        ],
+        final_norm=weights.final_norm,
+        head=pack(weights.head),
+    )
+
+
+def weight_bytes(*sets: Weights) -> int:
+    """Bytes of every distinct tensor in one or more sets of weights; a tied head counts once."""
+    tensors: list[Tensor] = []
+    for weights in sets:
+        tensors += [weights.embed, weights.final_norm, weights.head]
+        for layer in weights.layers:
+            fields = (getattr(layer, name) for name in layer.__slots__)
+            tensors += [value for value in fields if isinstance(value, Tensor)]
+    return sum({id(tensor): tensor.nbytes for tensor in tensors}.values())
 
 
 def random_weights(
