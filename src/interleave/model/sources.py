@@ -54,7 +54,7 @@ def load_model(
     steps. Seeded sources give the same weights on every call.
     Raises ModelError for an unknown name or dtype, and for a model that cannot be loaded as it is.
     """
-    dtype = parse_dtype(dtype)
+    dtype, device = parse_dtype(dtype), parse_device(device)
     seeded = _seeded_config(source)
     if seeded is not None:
         weights = random_weights(seeded, _SEED, dtype, device)
@@ -73,6 +73,34 @@ def load_model(
 def default_ops(weights: Weights) -> ModuleType:
     """The fast ops where they apply: float32 on the CPU."""
     return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
+
+
+def load_text_model(
+    source: str, dtype: str, device: str, say: Callable[[str], None]
+) -> tuple[LoadedModel, Tokenizer]:
+    """`load_model` for whoever needs text; ModelError, before the weights where possible, if it has none."""
+    model = None if source in seeded_names() else load_model(source, dtype, device, say=say)
+    if model is None or model.tokenizer is None:
+        why = "random weights" if model is None else "no tokenizer.json in its folder"
+        raise ModelError(f"model {source!r} has no tokenizer ({why}); text needs one, e.g. {DEFAULT}")
+    return model, model.tokenizer
+
+
+def parse_device(device: str) -> str:
+    """`device` if torch knows it and this machine has it; ModelError otherwise."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = ""
+    present = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not present.get(kind):
+        have = ", ".join(name for name, there in present.items() if there)
+        raise ModelError(f"device {device!r} is not available; this machine has {have}")
+    return device
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:

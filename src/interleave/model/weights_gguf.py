@@ -55,6 +55,7 @@ def ensure_smollm2(say: Say = lambda _: None) -> Path:
     """
     folder = smollm2_folder()
     if _intact(folder):
+        say(f"found {folder} (SHA-256 verified)")
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
