@@ -23,7 +23,7 @@ help:
 
 setup:
 	@PYTHON="$(PYTHON)" bash .ci/setup $(TORCH)
-	@$(BIN)/interleave weights >/dev/null
+	@$(BIN)/interleave weights
 
 report: setup
 	@$(BIN)/interleave report

@@ -21,6 +21,7 @@ Examples:
   interleave params 05_closed_batches
   interleave run 05_closed_batches -p scale 16
   interleave run --all --profile gpu
+  interleave bench closed --engine chunked --workload mixed32 --scale 4
   interleave check
 """
 
@@ -197,29 +198,9 @@ def book() -> None:
     """
     from interleave.lab.paths import repo_root
     from interleave.report.book import build_site
-    from interleave.report.layout import output_root
     from interleave.report.runs import BOOK
 
-    click.echo(build_site(repo_root(), BOOK, say=click.echo, runs_root=output_root()))
-
-
-@main.command()
-@click.option("--all", "every", is_flag=True, help="Every notebook, not only the headline ones.")
-def report(every: bool) -> None:
-    """Measure the quick experiments here and build a preview of the book from them.
-
-    Fetches the embedded weights if they are missing, runs the headline notebooks on this machine and
-    ends with the path of the preview. Stored points are read, not measured again; committed runs and
-    pages stay as they are.
-
-    \b
-    Examples:
-      interleave report
-      interleave report --all
-    """
-    from interleave.report.preview import make_report
-
-    click.echo(make_report(say=click.echo, every=every))
+    click.echo(build_site(repo_root(), BOOK, say=click.echo))
 
 
 @main.command()
@@ -315,6 +296,121 @@ def check(quick: bool) -> None:
     wrong = len(faults) + sum(not state.acceptable for state in states)
     click.echo(f"{len(states)} published pages checked, {wrong} things to put in order")
     click.get_current_context().exit(1 if wrong else 0)
+
+
+_BENCH_OPTIONS = [
+    click.option(
+        "--engine", required=True, help="nocache, cached, static, continuous, paged, whole, chunked or mixed."
+    ),
+    click.option("--workload", help="Named workload: mixed32, uniform8, disturbance64, published, ..."),
+    click.option("--trace", type=click.Path(), help="CSV to replay: due_s,prompt_tokens,new_tokens."),
+    click.option(
+        "--scale",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Divides lengths, block size and chunk budget.",
+    ),
+    click.option("--num-requests", type=int, help="Serve only so many (or more than the name says)."),
+    click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once."),
+    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
+    click.option("--max-chunk", type=int, help="Tokens of one prompt a step.  [default: the budget]"),
+    click.option("--token-budget", type=int, help="Tokens of any kind a step."),
+    click.option("--order", help="Who takes the token budget first: decode_first or prefill_first."),
+    click.option("--block-tokens", type=int, help="Tokens a block.  [default: 64/scale]"),
+    click.option("--pool-gib", type=float, help="Size of the KV pool.  [default: what memory leaves]"),
+    click.option("--backend", help="Attention: cpu or reference.  [default: the fast one that applies]"),
+    click.option(
+        "--model",
+        default="smollm2",
+        show_default=True,
+        help="smollm2, tiny, dummy:CONFIG, a folder or a hub name.",
+    ),
+    click.option("--dtype", default="fp32", show_default=True, help="fp32, fp16 or bf16."),
+    click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 or mps."),
+    click.option(
+        "--seed",
+        type=int,
+        default=0,
+        show_default=True,
+        help="Of the draw, the arrivals and the prompts' text.",
+    ),
+    click.option(
+        "--runs", type=int, default=1, show_default=True, help="Runs to record; the median one is listed."
+    ),
+    click.option("--warmup", type=int, default=1, show_default=True, help="Runs to discard first."),
+    click.option("--json", "json_path", type=click.Path(), help="Write the whole document here."),
+]
+
+
+def _with_bench_options(command: Any) -> Any:
+    for option in reversed(_BENCH_OPTIONS):
+        command = option(command)
+    return command
+
+
+@main.group()
+def bench() -> None:
+    """Measure one configuration: closed (all requests at once) or open (arriving over time).
+
+    The JSON document has a schema: data/schema/bench.schema.json. Exit code 1 if a run fails; what was
+    measured until then is kept.
+
+    \b
+    Examples:
+      interleave bench closed --engine chunked --workload mixed32 --scale 4 --json out.json
+      interleave bench open --engine paged --rate 0.5 --num-requests 100 --scale 4
+    """
+
+
+@bench.command("closed")
+@_with_bench_options
+def bench_closed(json_path: str | None, **options: Any) -> None:
+    """Serve a batch that is all there at the start (default workload: mixed32).
+
+    A trace file gives the lengths; its due times become 0. A warm-up is a whole run.
+
+    \b
+    Example:
+      interleave bench closed --engine chunked --workload mixed32 --scale 4 --json out.json
+    """
+    _bench("closed", "mixed32", json_path, options)
+
+
+@bench.command("open")
+@click.option("--rate", type=float, help="Poisson arrivals, requests/s; not scaled. Or give a trace.")
+@_with_bench_options
+def bench_open(json_path: str | None, **options: Any) -> None:
+    """Serve requests as they arrive (default workload: published, 400 requests).
+
+    A warm-up serves the first max-rows requests at once.
+
+    \b
+    Example:
+      interleave bench open --engine chunked --rate 0.5 --num-requests 100 --scale 4 --json out.json
+    """
+    _bench("open", "published", json_path, options)
+
+
+def _bench(arrivals: str, default_workload: str, json_path: str | None, options: dict[str, Any]) -> None:
+    from interleave.lab.bench import summary_lines, write_document
+    from interleave.lab.bench_run import BenchConfig, run_bench
+    from interleave.lab.files import check_writable
+
+    if options["workload"] is None and options["trace"] is None:
+        options["workload"] = default_workload
+    config = BenchConfig(arrivals=arrivals, **options)
+    out = Path(json_path) if json_path else None
+    if out is not None:
+        check_writable(out)
+
+    def publish(document: dict[str, Any]) -> None:
+        click.echo("\n".join(summary_lines(document)))
+        if out is not None:
+            write_document(document, out)
+            click.echo(f"{'document':12} {out}")
+
+    run_bench(config, say=_progress, publish=publish)
 
 
 if __name__ == "__main__":

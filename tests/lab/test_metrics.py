@@ -171,6 +171,15 @@ def test_order_of_unfinished_requests_is_checked_as_far_as_they_came():
         metrics.check_order(replace(waiting(due=0.2), finish_s=0.1, finish_reason="abort"))
 
 
+@pytest.mark.parametrize(
+    "change", [{"finish_reason": "stop"}, {"finish_reason": None}, {"max_new_tokens": 4}]
+)
+def test_a_request_without_stop_ids_generates_its_budget(change):
+    metrics.check_budget(record())
+    with pytest.raises(RecordError, match=r"request 'a' ended by .* after 3 of its [34] tokens"):
+        metrics.check_budget(replace(record(), **change))
+
+
 def test_equal_times_are_in_order():
     """Zero gaps and a clock that stands still divide by nothing."""
     still = RunLog(requests=[record(due=1.0, admit=1.0, chunk=1.0, times=(1.0, 1.0))], wall_s=0.0)

@@ -46,8 +46,8 @@ def test_printed_precision_is_kept(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"use": "holdoutt"}, "column use: unknown 'holdoutt': did you mean 'holdout'"),
-        ({"report": "part7"}, "column report: unknown 'part7': did you mean 'part"),
+        ({"use": "holdoutt"}, "column use: unknown use 'holdoutt'; did you mean 'holdout'"),
+        ({"report": "part7"}, "column report: unknown report 'part7'; did you mean 'part"),
         ({"value": "fast"}, "column value: expected a finite number, got 'fast'"),
         ({"value": "nan"}, "column value"),
         ({"high": "inf", "low": "1"}, "column high"),
@@ -71,5 +71,5 @@ def test_reports_are_checked(tmp_path):
     path.write_text("report,title,what it measures\na,b,c\na,b,c\n")
     with pytest.raises(TableError, match=r"r.csv:3: column report"):
         load_reports(path)
-    with pytest.raises(TableError, match="One of other"):
+    with pytest.raises(TableError, match="choose from: other"):
         load_published(write(tmp_path / "p.csv", GOOD), {"other": Report("other", "t", "m")})

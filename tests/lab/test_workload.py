@@ -110,7 +110,7 @@ def test_bad_rate_is_refused(rate):
     ("name", "nearest"), [("mixed-32", "mixed32"), ("unifrom8", "uniform8"), ("disturb", "disturbance64")]
 )
 def test_unknown_name_gets_the_nearest(name, nearest):
-    with pytest.raises(ValueError, match=f"unknown workload '{name}': did you mean '{nearest}'"):
+    with pytest.raises(ValueError, match=f"unknown workload '{name}'; did you mean '{nearest}'"):
         workload(name)
 
 

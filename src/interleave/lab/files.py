@@ -30,3 +30,20 @@ def write_atomically(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise StorageError now if `path` could not be written later; leaves nothing behind.
+
+    For the start of a long run: a folder that is missing, read-only or on a full disk is better
+    found before the work than after it.
+    """
+    if path.is_dir():
+        raise StorageError(f"cannot write {path}: it is a folder")
+    probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_text("writable?", encoding="utf-8")
+        probe.unlink()
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror or error}") from error

@@ -32,7 +32,7 @@ COMPLETED = ("length", "stop")
 SPIKE_FACTOR = 3.0
 
 
-class RecordError(ValueError):
+class RecordError(RuntimeError):
     """A record that no correct run can leave; the message names the request and the two instants."""
 
 
@@ -186,6 +186,15 @@ def check_order(record: RequestRecord) -> None:
                 raise RecordError(
                     f"request {record.request_id!r}: {later} at {later_s!r} precedes {earlier} at {earlier_s!r}"
                 )
+
+
+def check_budget(record: RequestRecord) -> None:
+    """Raise RecordError unless the request generated exactly its budget, as one without stop ids must."""
+    if record.finish_reason != "length" or len(record.tokens) != record.max_new_tokens:
+        raise RecordError(
+            f"request {record.request_id!r} ended by {record.finish_reason} after {len(record.tokens)} of its "
+            f"{record.max_new_tokens} tokens"
+        )
 
 
 def _difference(later: float | None, earlier: float | None) -> float | None:

@@ -8,7 +8,6 @@ claim (to be tested).
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from interleave.lab.paths import data_dir
 from interleave.lab.tables import TableError, read_table
+from interleave.schedule.names import nearest
 
 USES = ("calibrate", "holdout", "constant", "prediction", "kind", "claim")
 REPORT_COLUMNS = ("report", "title", "what it measures")
@@ -96,11 +96,7 @@ def _parse(cells: dict[str, str], reports: Mapping[str, Report]) -> Published:
             raise TableError(f"column {column}: empty")
     for column, allowed in (("use", USES), ("report", tuple(reports))):
         if cells[column] not in allowed:
-            near = difflib.get_close_matches(cells[column], allowed, n=1, cutoff=0.0)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TableError(
-                f"column {column}: unknown {cells[column]!r}: {hint}One of {', '.join(allowed) or 'none'}"
-            )
+            raise TableError(f"column {column}: {nearest(column, cells[column], allowed)}")
     numbers = {column: _number(column, cells[column]) for column in _NUMBER_COLUMNS}
     value, low, high = numbers["value"], numbers["low"], numbers["high"]
     if (low is None) != (high is None):

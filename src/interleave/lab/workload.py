@@ -6,13 +6,13 @@ prompts are cut from token ids that the caller made.
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections.abc import Sequence
 
 from interleave.lab.arrivals import at_once, checked_positive, gamma, poisson
 from interleave.lab.corpus import cut_prompts
 from interleave.lab.trace import Trace, TraceRow
+from interleave.schedule.names import nearest
 from interleave.schedule.request import Request
 
 PUBLISHED_PROMPT_LENS = (16, 64, 256, 1024, 4096)
@@ -102,10 +102,7 @@ def workload(
     Raises ValueError for an unknown name (with the nearest one) and for values out of range.
     """
     if name not in NUM_REQUESTS:
-        near = difflib.get_close_matches(str(name), NUM_REQUESTS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown workload {name!r}: did you mean {near!r}? One of {', '.join(NUM_REQUESTS)}"
-        )
+        raise ValueError(nearest("workload", name, NUM_REQUESTS))
     count = NUM_REQUESTS[name] if num_requests is None else num_requests
     if rate is not None:
         due_s = poisson(rate, count, seed) if cv is None else gamma(rate, cv, count, seed)

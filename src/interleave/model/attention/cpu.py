@@ -33,6 +33,7 @@ class CpuAttention:
                 f"attention backend 'cpu' works on float32 on the CPU, got {cache.k.dtype} on {cache.k.device.type}; "
                 "use backend 'reference'"
             )
+        _start_threads()
         self.cache = cache
         self._keys = cache.k.numpy()
         self._values = cache.v.numpy()
@@ -131,6 +132,13 @@ def attend_chunk(
         context = context * (weight - total).exp()[..., None] + part * (part_weight - total).exp()[..., None]
         weight = total
     return context[0].transpose(0, 1)
+
+
+def _start_threads() -> None:
+    """Start numba's threads, as many as torch's: its first launch resets the OpenMP count they share."""
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    torch.set_num_threads(threads)
 
 
 @numba.njit(parallel=True, fastmath={"nsz", "arcp", "contract", "reassoc"}, cache=True)

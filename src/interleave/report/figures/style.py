@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 
@@ -40,7 +39,7 @@ LOOKS: dict[str, Look] = {
     "mixed": Look("#009E73", "D", "-"),
 }
 
-RC: dict[Any, Any] = {
+RC = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
     "axes.facecolor": "white",

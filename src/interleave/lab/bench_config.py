@@ -1,0 +1,95 @@
+"""One benchmark configuration: checked when it is made, and the trace it asks for. Runs nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from interleave.engine.build import ENGINES
+from interleave.lab.trace import Trace, TraceRow, read_csv
+from interleave.lab.workload import workload
+from interleave.schedule.names import nearest
+
+DEVICES = ("cpu", "cuda", "mps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchConfig:
+    """One configuration, as chosen. Lengths and budgets in tokens, rate in requests/s.
+
+    arrivals: closed (everything due at 0) or open (at a rate, or when the trace says).
+    workload, trace: a name, or a CSV to replay; scale divides a workload's lengths, not a trace's.
+    chunk_budget, block_tokens: None takes the published 512 and 64 divided by scale.
+    pool_gib: None takes what memory leaves, up to what max_rows requests can use.
+    warmup: runs served and discarded before the `runs` that are recorded; a warm-up of an open
+    configuration serves its first max_rows requests at once.
+    """
+
+    arrivals: str
+    engine: str
+    workload: str | None = None
+    trace: str | None = None
+    scale: int = 1
+    rate: float | None = None
+    num_requests: int | None = None
+    seed: int = 0
+    max_rows: int = 32
+    chunk_budget: int | None = None
+    max_chunk: int | None = None
+    token_budget: int | None = None
+    block_tokens: int | None = None
+    pool_gib: float | None = None
+    order: str | None = None
+    backend: str | None = None
+    model: str = "smollm2"
+    dtype: str = "fp32"
+    device: str = "cpu"
+    runs: int = 1
+    warmup: int = 1
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ValueError(nearest("engine", self.engine, ENGINES))
+        if self.arrivals not in ("closed", "open"):
+            raise ValueError(f"arrivals must be closed or open, got {self.arrivals!r}")
+        if self.runs < 1 or self.warmup < 0:
+            raise ValueError(f"runs must be at least 1 and warmup 0, got {self.runs} and {self.warmup}")
+        if self.num_requests is not None and self.num_requests < 1:
+            raise ValueError(f"num_requests must be at least 1, got {self.num_requests}")
+        if (self.workload is None) == (self.trace is None):
+            raise ValueError("give a workload or a trace file, one of the two")
+        if self.arrivals == "open" and (self.rate is None) == (self.trace is None):
+            raise ValueError(
+                "open arrivals need a rate, or a trace file that has the due times, one of the two"
+            )
+        if self.arrivals == "closed" and self.rate is not None:
+            raise ValueError(f"closed arrivals have no rate, got {self.rate!r}")
+
+
+def bench_trace(config: BenchConfig) -> Trace:
+    """The requests of a configuration; a closed one has every due time at 0."""
+    if config.workload is not None:
+        return workload(
+            config.workload,
+            scale=config.scale,
+            num_requests=config.num_requests,
+            rate=config.rate,
+            seed=config.seed,
+        )
+    assert config.trace is not None  # BenchConfig holds one of the two
+    trace = read_csv(Path(config.trace))
+    rows = trace.rows[: config.num_requests]
+    return Trace(rows if config.arrivals == "open" else tuple(TraceRow(0.0, *row[1:]) for row in rows))
+
+
+def checked_device(name: str) -> torch.device:
+    """A device that is there. Raises ValueError for an unknown name or one that this machine lacks."""
+    kind, _, index = name.partition(":")
+    if kind not in DEVICES or (index and not index.isdecimal()):
+        raise ValueError(nearest("device", name, DEVICES))
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}[kind]
+    if int(index or 0) >= count:
+        raise ValueError(f"device {name!r}: this machine has {count} {kind} devices; 'cpu' always works")
+    return torch.device(name)

@@ -1,0 +1,151 @@
+"""Runs one configuration: trace, model, engine, warm-ups, recorded runs, document.
+
+Knows how the parts are put together for a benchmark. Does not know the command line, nor where the
+document goes: `publish` receives it, also when a run fails or is interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from interleave.engine.batched import Engine
+from interleave.engine.build import build_engine
+from interleave.engine.executor import BatchExecutor
+from interleave.engine.loop import serve
+from interleave.engine.memory import PeakMemory
+from interleave.engine.records import RunLog
+from interleave.lab.bench import bench_document, median_run
+from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
+from interleave.lab.corpus import byte_tokens, corpus_tokens
+from interleave.lab.devices import place
+from interleave.lab.metrics import check_budget
+from interleave.lab.provenance import provenance, utc_now
+from interleave.lab.timing import timing_lock
+from interleave.lab.trace import Trace
+from interleave.lab.workload import (
+    requests_from_trace,
+    scaled_block_tokens,
+    scaled_chunk_budget,
+)
+from interleave.model.sources import LoadedModel, load_model
+from interleave.schedule.request import Request
+
+
+def run_bench(
+    config: BenchConfig,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    publish: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Measure `config` and return its document (see `lab.bench.bench_document`).
+
+    publish: called once with the document, before the fault of a failed or interrupted run goes on.
+    Raises ValueError for what cannot run, before anything is measured; EngineFault if a forward fails;
+    RecordError if a request did not generate its whole budget.
+    """
+    trace = bench_trace(config)
+    device = checked_device(config.device)
+    config = replace(
+        config,
+        chunk_budget=scaled_chunk_budget(config.scale)
+        if config.chunk_budget is None
+        else config.chunk_budget,
+        block_tokens=scaled_block_tokens(config.scale)
+        if config.block_tokens is None
+        else config.block_tokens,
+    )
+    model = load_model(config.model, config.dtype, config.device, say=say)
+    requests = requests_from_trace(trace, model_corpus(model), config.seed)
+    engine = _engine(config, model, trace)
+    for request in requests:
+        engine.validate(request)
+    here = place(config.device)
+    origin = provenance(
+        {**asdict(config), "weights": model.description},
+        device=here.device,
+        driver=here.driver,
+        threads=torch.get_num_threads(),
+        seed=config.seed,
+        trace_sha256=trace.sha256,
+        started_at=utc_now(),
+    )
+    finished: list[RunLog] = []
+    current: RunLog | None = None
+    status = "failed"
+    peak = PeakMemory(device)
+    try:
+        with timing_lock(config.device, say), peak:
+            for number in range(config.warmup):
+                say(f"warm-up {number + 1} of {config.warmup}")
+                serve(engine, _warmup_requests(config, requests))
+            for number in range(config.runs):
+                current = RunLog()
+                say(f"run {number + 1} of {config.runs}: {len(requests)} requests")
+                serve(engine, requests, log=current)
+                for record in current.requests:
+                    check_budget(record)
+                finished.append(current)
+        status = "completed"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    finally:
+        if current is not None:
+            document = bench_document(
+                median_run(finished) if finished else current,
+                origin["config"],
+                trace,
+                origin,
+                mark="measured-cpu" if device.type == "cpu" else "measured-gpu",
+                memory=_memory(model, engine, peak),
+                runs=finished,
+                status=status,
+            )
+            publish(document)
+    return document
+
+
+def model_corpus(model: LoadedModel) -> list[int]:
+    """The corpus in the model's own tokens; bytes for a model without a tokenizer."""
+    if model.tokenizer is None:
+        return corpus_tokens(lambda text: [token % model.config.vocab_size for token in byte_tokens(text)])
+    tokens = corpus_tokens(model.tokenizer.encode)
+    return tokens[1:] if tokens[0] == model.config.bos_token_id else tokens
+
+
+def _engine(config: BenchConfig, model: LoadedModel, trace: Trace) -> Engine:
+    assert config.block_tokens is not None
+    return build_engine(
+        config.engine,
+        model.decoder,
+        max_rows=config.max_rows,
+        chunk_budget=config.chunk_budget,
+        max_chunk=config.max_chunk,
+        token_budget=config.token_budget,
+        order=config.order,
+        block_tokens=config.block_tokens,
+        backend=config.backend,
+        pool_gib=config.pool_gib,
+        # Slots are as wide as the longest request that will come, as the published engine's were.
+        max_request_tokens=max(row.prompt_tokens + row.new_tokens for row in trace.rows),
+    )
+
+
+def _warmup_requests(config: BenchConfig, requests: list[Request]) -> list[Request]:
+    if config.arrivals == "closed":
+        return requests
+    return [replace(request, due_s=0.0) for request in requests[: config.max_rows]]
+
+
+def _memory(model: LoadedModel, engine: Engine, peak: PeakMemory) -> dict[str, int | None]:
+    """Bytes: weights, the KV pool (None without one), and how far memory rose while serving."""
+    cache = engine.executor.cache if isinstance(engine.executor, BatchExecutor) else None
+    return {
+        "weight_bytes": model.decoder.weight_bytes,
+        "pool_bytes": None if cache is None else cache.nbytes,
+        "peak_bytes": peak.peak_bytes,
+    }
