@@ -23,7 +23,7 @@ help:
 
 setup:
 	@PYTHON="$(PYTHON)" bash .ci/setup $(TORCH)
-	@$(BIN)/interleave weights
+	@$(BIN)/interleave weights >/dev/null
 
 report: setup
 	@$(BIN)/interleave report

@@ -198,9 +198,29 @@ def book() -> None:
     """
     from interleave.lab.paths import repo_root
     from interleave.report.book import build_site
+    from interleave.report.layout import output_root
     from interleave.report.runs import BOOK
 
-    click.echo(build_site(repo_root(), BOOK, say=click.echo))
+    click.echo(build_site(repo_root(), BOOK, say=click.echo, runs_root=output_root()))
+
+
+@main.command()
+@click.option("--all", "every", is_flag=True, help="Every notebook, not only the headline ones.")
+def report(every: bool) -> None:
+    """Measure the quick experiments here and build a preview of the book from them.
+
+    Fetches the embedded weights if they are missing, runs the headline notebooks on this machine and
+    ends with the path of the preview. Stored points are read, not measured again; committed runs and
+    pages stay as they are.
+
+    \b
+    Examples:
+      interleave report
+      interleave report --all
+    """
+    from interleave.report.preview import make_report
+
+    click.echo(make_report(say=click.echo, every=every))
 
 
 @main.command()

@@ -37,6 +37,11 @@ def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
     assert "Nothing moves." in html
     assert badge_html("measured-cpu") in html
     assert f"<strong>42 s</strong>\N{NO-BREAK SPACE}{badge_html('measured-cpu')}" in html
+    assert "This page is not up to date: broken" in html
+    assert "there is no notebooks/99_toy.ipynb" in html
+    assert (
+        html.index("<h1>A toy") < html.index("il-origin") < html.index("il-stale") < html.index("<h2>Result")
+    )
     assert not any(word in html for word in ("MathJax", "thebe", "require.js"))
 
 
@@ -188,6 +193,7 @@ def test_values_are_strict_json(book: Path) -> None:
 
 def test_the_status_page_shows_what_was_recorded(book: Path) -> None:
     html = (book / "_build/html/book/status.html").read_text()
-    for cell in ("A toy", "a small CPU", "1.5", "0123456789", "–"):
+    for cell in ("A toy", "1.5", "0123456789", "–", "broken"):
         assert f">{cell}</" in html
+    assert f"a small CPU\N{NO-BREAK SPACE}{badge_html('measured-cpu')}" in html
     assert "0123456789a" not in html

@@ -9,7 +9,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from interleave.report.pages import page_faults, take_figure_texts
+from interleave.report.pages import insert_below_title, page_faults, take_figure_texts
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8Dwn4EIwDiqEAADAAH/AIKqtKoAAAAASUVORK5CYII="
@@ -87,3 +87,11 @@ def test_texts_computed_with_a_figure_reach_the_cell() -> None:
         "figure": {"caption": texts["caption"]},
     }
     nbformat.validate(notebook)
+
+
+def test_a_notice_stands_under_the_title() -> None:
+    notebook = page()
+    insert_below_title(notebook, "Measured here.")
+    assert notebook.cells[0].source == "# A page\n\nMeasured here.\n\n## A part"
+    insert_below_title(notebook, "")
+    assert notebook.cells[0].source == "# A page\n\nMeasured here.\n\n## A part"

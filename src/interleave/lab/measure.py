@@ -58,7 +58,9 @@ class Experiment(Protocol):
         """What measuring needs (weights, prompts), made once and only if something is measured."""
         ...
 
-    def measure(self, point: Point, setting: Any) -> list[Row]: ...
+    def measure(self, point: Point, setting: Any, earlier: Mapping[str, list[Row]]) -> list[Row]:
+        """earlier: the rows of the points before this one, by label; a point may build on them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +126,16 @@ def collect(
     code = experiment_code(experiment)
     known = {**asdict(here), "versions": package_versions(KEY_PACKAGES)}
     keys = [_key(point.config, code, known) for point in points]
-    todo = [i for i, key in enumerate(keys) if force or store.load(key, here.device) is None]
+    stored = [None if force else store.load(key, here.device) for key in keys]
+    earlier = {point.label: rows for point, rows in zip(points, stored, strict=True) if rows is not None}
+    todo = [i for i, rows in enumerate(stored) if rows is None]
     if todo:
         seconds = experiment.estimate_s(params)
         with timing_lock(device_kind, say):
             setting = experiment.prepare(params)
             for done, i in enumerate(todo, 1):
                 started_at, start = utc_now(), time.perf_counter()
-                rows = experiment.measure(points[i], setting)
+                rows = earlier[points[i].label] = experiment.measure(points[i], setting, earlier)
                 wall_s = time.perf_counter() - start
                 origin = provenance(
                     points[i].config,

@@ -19,9 +19,10 @@ import nbformat
 import yaml
 from filelock import FileLock
 
-from interleave.report.pages import page_faults, take_figure_texts
+from interleave.report.pages import insert_below_title, page_faults, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
 from interleave.report.site import check_site
+from interleave.report.status import notice
 from interleave.report.values import page_values, write_values
 
 CELL_LINE = re.compile(r"(\.ipynb):(\d+)\d{4}:")  # MyST-NB counts line l of cell c as 10,000 c + l
@@ -35,7 +36,7 @@ class BookError(RuntimeError):
 def stage(root: Path, pages: list[Page]) -> None:
     """Check every page, then put them in `book/pages/`, emptied first; BookError lists all faults."""
     faults = [
-        f"{page.path.relative_to(root)}: {fault}" for page in pages for fault in page_faults(page.notebook)
+        f"{relative(page.path, root)}: {fault}" for page in pages for fault in page_faults(page.notebook)
     ]
     if faults:
         raise BookError("\n".join(faults))
@@ -45,7 +46,12 @@ def stage(root: Path, pages: list[Page]) -> None:
     for page in pages:
         notebook = deepcopy(page.notebook)
         take_figure_texts(notebook)
+        insert_below_title(notebook, notice(page))
         nbformat.write(notebook, folder / f"{page.run.notebook}.ipynb")
+
+
+def relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def documents(toc: dict) -> list[str]:
@@ -113,10 +119,13 @@ def swap(built: Path, destination: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def build_site(root: Path, site: Site, say: Callable[[str], None] = print) -> Path:
+def build_site(
+    root: Path, site: Site, say: Callable[[str], None] = print, runs_root: Path | None = None
+) -> Path:
     """Build `site` from the repository at `root`; returns the path of its first page.
 
-    `say` takes one line of progress at a time. Raises BookError; the last good site then stays.
+    `say` takes one line of progress at a time; `runs_root` is where executed notebooks lie, if not
+    below `root`. Raises BookError; the last good site then stays.
     """
     root = root.resolve()
     build = root / "_build"
@@ -124,7 +133,7 @@ def build_site(root: Path, site: Site, say: Callable[[str], None] = print) -> Pa
     with FileLock(build / "book.lock"):
         toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
         check_toc(root, toc)
-        pages = find_pages(root, site)
+        pages = find_pages(root, site, runs_root)
         named = ", ".join(f"{page.run.notebook} ({page.tier})" for page in pages)
         say(f"staging {len(pages)} executed notebooks: {named}" if pages else "no executed notebook yet")
         stage(root, pages)

@@ -14,7 +14,7 @@ from interleave.lab.measure import experiment_code, is_fresh
 from interleave.lab.paths import repo_root
 from interleave.lab.results import PointStore
 from interleave.report.checks import faults
-from interleave.report.fingerprint import code_hash, figures_code_hash, page_key
+from interleave.report.fingerprint import KEY_PARTS, code_hash, figures_code_hash, page_key
 from interleave.report.layout import (
     COMMITTED_PROFILES,
     executed_folder,
@@ -65,6 +65,8 @@ def page_state(path: Path, profile: str) -> PageState:
     broken = list(faults(notebook))
     if not block:
         broken.append("it was not made by `interleave run`: no provenance")
+    elif not {*KEY_PARTS, "page_key"} <= block.keys():
+        broken.append("its provenance is incomplete")
     elif block["page_key"] != page_key(block):
         broken.append("its provenance was edited: the page key does not fit the rest")
     if not template.is_file():

@@ -75,6 +75,13 @@ class NotebookRun:
     measure: bool
     _measured: Measured | None = field(default=None, repr=False)
 
+    def prediction(self) -> None:
+        """Show the prediction that was committed before the experiment was first run."""
+        text = (data_dir() / "predictions" / f"{self.name.rpartition('.')[2]}.md").read_text(encoding="utf-8")
+        date, _, body = text.partition("\n")
+        quoted = "\n".join(f"> {line}".rstrip() for line in body.strip().splitlines())
+        display({"text/markdown": f"**Predicted on {date.strip()}**\n\n{quoted}"}, raw=True)
+
     def points(self) -> pd.DataFrame:
         """Every row of every point, one line a row. Stored points are read, missing ones measured.
 

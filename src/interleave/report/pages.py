@@ -116,3 +116,15 @@ def take_figure_texts(notebook: NotebookNode) -> None:
                     mystnb.setdefault("image", NotebookNode())["alt"] = texts["alt"]
                 if mystnb is not None and "caption" in texts:
                     mystnb.setdefault("figure", NotebookNode())["caption"] = texts["caption"]
+
+
+def insert_below_title(notebook: NotebookNode, markdown: str) -> None:
+    """Put `markdown` right under the first-level heading, in place; the heading must be on one line."""
+    if not markdown:
+        return
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and 1 in heading_levels(cell.source):
+            lines = cell.source.split("\n")
+            title = next(i for i, line in enumerate(lines) if line.startswith("# "))
+            cell.source = "\n".join([*lines[: title + 1], "", markdown, *lines[title + 1 :]])
+            return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import yaml
 from nbformat import NotebookNode
+
+from interleave.report.freshness import PageState, page_state
 
 
 @dataclass(frozen=True)
@@ -78,18 +81,26 @@ class Page:
         """What the runner recorded about the execution: parameters, device, versions, numbers."""
         return dict(self.notebook.metadata.get("interleave", {}))
 
+    @cached_property
+    def state(self) -> PageState:
+        """Whether the page still says what today's sources say."""
+        return page_state(self.path, self.tier)
+
     @property
     def mark(self) -> str:
         """Where the numbers of this page come from: a device with a driver is a GPU."""
         return "measured-gpu" if self.origin.get("driver") else "measured-cpu"
 
 
-def find_pages(root: Path, site: Site) -> list[Page]:
-    """The pages this site can show, in the order of the run list; an experiment without one is left out."""
+def find_pages(root: Path, site: Site, runs_root: Path | None = None) -> list[Page]:
+    """The pages this site can show, in the order of the run list; an experiment without one is left out.
+
+    runs_root: where executed notebooks lie, if not below `root` (see `layout.output_root`).
+    """
     pages = []
     for run in load_runs(root):
         for tier in site.tiers:
-            path = root / site.executed / tier / f"{run.notebook}.ipynb"
+            path = (runs_root or root) / site.executed / tier / f"{run.notebook}.ipynb"
             if path.is_file():
                 pages.append(Page(run, tier, path, nbformat.read(path, as_version=4)))
                 break

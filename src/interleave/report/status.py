@@ -1,4 +1,4 @@
-"""The status page's tables: when, where and with which software each page was measured.
+"""What the book says about its runs: the line under a page's title, its badge, the status page's tables.
 
 Reads what the runner recorded in the executed notebooks; measures nothing.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interleave.report.freshness import FRESH
 from interleave.report.runs import Page
 
-STATUS = {"profile": "profile", "device": "device", "measuring [s]": "duration_s", "begun": "started"}
+STATUS = {"measured on": "device", "profile": "profile", "measuring [s]": "duration_s", "begun": "started"}
 VERSIONS = {
     "commit": "commit",
     "Python": "python",
@@ -20,9 +21,31 @@ VERSIONS = {
 }
 
 
+def notice(page: Page) -> str:
+    """Markdown to stand under the title: the mark of the page's numbers, and a badge unless it is fresh."""
+    origin, state = page.origin, page.state
+    lines = []
+    if origin:
+        lines += [
+            ":::{container} il-origin",
+            f"Numbers on this page, unless marked otherwise: {{mark}}`{page.mark}`, {origin.get('device')}, "
+            f"{origin.get('threads')} threads, profile `{page.tier}`; [when and how](../status.md).",
+            ":::\n",
+        ]
+    if state.state != FRESH:
+        reasons = [f"- {reason}" for reason in state.reasons]
+        lines += [f":::{{admonition}} This page is not up to date: {state.state}", ":class: warning il-stale"]
+        lines += [*reasons, ":::\n"]
+    return "\n".join(lines)
+
+
 def status_table(pages: Sequence[Page]) -> dict[str, Any]:
-    """Page, profile, device, seconds spent measuring its points, when the first of them was begun."""
-    return table(pages, STATUS)
+    """Page, device, profile, seconds spent measuring its points, when the first was begun, freshness."""
+    status = table(pages, STATUS)
+    for page, row in zip(pages, status["rows"], strict=True):
+        row[1] = {"text": row[1], "mark": page.mark}
+        row.append(page.state.state)
+    return status | {"header": [*status["header"], "state"], "align": [*status["align"], "left"]}
 
 
 def versions_table(pages: Sequence[Page]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,7 +47,7 @@ def prepare(params: Params) -> int:
     return params.rows
 
 
-def measure(point: Point, setting: int) -> list[Row]:
+def measure(point: Point, setting: int, earlier: Mapping[str, list[Row]]) -> list[Row]:
     return [
         {"size": point.config["size"], "run": run, "area": point.config["size"] * setting} for run in range(2)
     ]

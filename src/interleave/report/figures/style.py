@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 
@@ -39,7 +40,7 @@ LOOKS: dict[str, Look] = {
     "mixed": Look("#009E73", "D", "-"),
 }
 
-RC = {
+RC: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.facecolor": "white",
     "axes.facecolor": "white",
