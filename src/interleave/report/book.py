@@ -11,13 +11,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 
 import nbformat
 import yaml
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from interleave.report.pages import insert_below_title, page_faults, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
@@ -119,6 +120,21 @@ def swap(built: Path, destination: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+@contextmanager
+def one_build_at_a_time(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Builds share `book/pages/` and `_build/`; a second one waits, and says that it does."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0.1)
+    except Timeout:
+        say("another build is running in this checkout; waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def build_site(
     root: Path, site: Site, say: Callable[[str], None] = print, runs_root: Path | None = None
 ) -> Path:
@@ -130,7 +146,7 @@ def build_site(
     root = root.resolve()
     build = root / "_build"
     build.mkdir(exist_ok=True)
-    with FileLock(build / "book.lock"):
+    with one_build_at_a_time(build / "book.lock", say):
         toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
         check_toc(root, toc)
         pages = find_pages(root, site, runs_root)
