@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from interleave.model.config import ModelError
-from interleave.model.sources import load_model, parse_dtype, seeded_names
+from interleave.model.convert_gguf import write_hf_folder
+from interleave.model.sources import load_model, parse_device, parse_dtype, seeded_names
 
 
 @pytest.mark.parametrize("source", [name for name in seeded_names() if name.startswith("tiny")])
@@ -40,6 +41,13 @@ def test_dtype_by_name_or_as_itself() -> None:
             parse_dtype(bad)
 
 
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert parse_device("cpu") == "cpu"
+    for bad in ("tpu", "cpu:x", "meta", ""):
+        with pytest.raises(ModelError, match=f"device '{bad}' is not available; this machine has cpu"):
+            load_model("tiny", device=bad)
+
+
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
@@ -61,26 +69,37 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}
 UNREACHABLE = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
 
 
-@pytest.mark.parametrize("environment", [OFFLINE, UNREACHABLE])
-def test_a_hub_that_cannot_be_reached_is_one_clear_error(tmp_path: Path, environment: dict[str, str]) -> None:
-    # The hub client reads its environment once, on import: hence a process of its own.
+def in_a_process_of_its_own(environment: dict[str, str], home: Path, source: str) -> str:
+    """What loading `source` says. The hub client reads its environment once, on import."""
     code = (
+        "import sys\n"
         "from interleave.model.config import ModelError\n"
-        "from interleave.model.weights_hf import hub_folder\n"
-        "try:\n    hub_folder('nobody/no-such-model')\n"
+        "from interleave.model.sources import load_model\n"
+        "try:\n    print(load_model(sys.argv[1]).description)\n"
         "except ModelError as error:\n    print(error)\n"
     )
-    environment = {
-        **os.environ,
-        **environment,
-        "HF_HOME": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert done.stdout.count("\n") == 1
-    assert (
-        "'nobody/no-such-model' is neither a local folder nor to be had from the Hugging Face hub"
-        in done.stdout
-    )
+    environment = {**os.environ, **environment, "HF_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, source]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("environment", [OFFLINE, UNREACHABLE])
+def test_a_hub_that_cannot_be_reached_is_one_clear_error(tmp_path: Path, environment: dict[str, str]) -> None:
+    said = in_a_process_of_its_own(environment, tmp_path, "nobody/no-such-model")
+    assert said.count("\n") == 1
+    assert "'nobody/no-such-model' is neither a local folder nor to be had from the Hugging Face hub" in said
+
+
+def test_a_hub_name_in_the_hubs_cache_loads_offline(small_gguf: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "hub" / "models--someone--small"
+    snapshot = repository / "snapshots" / ("c0ffee" * 6 + "beef")
+    for folder in (snapshot, repository / "refs"):
+        folder.mkdir(parents=True)
+    write_hf_folder(small_gguf, snapshot)
+    (repository / "refs" / "main").write_text(snapshot.name)
+    said = in_a_process_of_its_own(OFFLINE, tmp_path, "someone/small")
+    assert said == f"hub someone/small (snapshot {snapshot.name})\n"
+    pinned = in_a_process_of_its_own(OFFLINE, tmp_path, f"someone/small@{snapshot.name}")
+    assert pinned == f"hub someone/small@{snapshot.name} (snapshot {snapshot.name})\n"
