@@ -7,6 +7,7 @@ pickle runs code. Tensor names and shapes are checked before the first one is re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -56,10 +57,14 @@ def hub_folder(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, _, revision = name.partition("@")
+    snapshot = partial(snapshot_download, repository, revision=revision or None, allow_patterns=HUB_FILES)
     try:
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=HUB_FILES))
+        return Path(snapshot())
     except Exception as error:  # the hub client lets errors of three HTTP libraries through
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        try:  # older clients ask the network even for a pinned revision that is in their cache
+            return Path(snapshot(local_files_only=True))
+        except Exception:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(
             f"model {name!r} is neither a local folder nor to be had from the Hugging Face hub: {reason}"
         ) from error
