@@ -135,6 +135,8 @@ def test_no_committed_file_names(kind: str) -> None:
     pattern = re.compile(LEAKS[kind])
     texts = committed_texts()
     assert len(texts) > 10
+    if kind == "a path of one machine":
+        texts = [(name, text) for name, text in texts if not name.startswith("tests/")]  # they make paths up
     found = [f"{name}: {match.group()}..." for name, text in texts for match in pattern.finditer(text)]
     assert not found, found[:10]
 

@@ -62,8 +62,10 @@ class KernelWatch:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"exited with code {code}"
+        # Known for sure once the kernel is waited for, if it is the largest child so far. On Linux a
+        # child also inherits the peak of the process that forked it, so ours is no evidence of its own.
         children = _children_peak_bytes()
-        exact = children if children > self.children_before else 0  # known for sure once it is waited for
+        exact = children if children > max(self.children_before, _own_peak_bytes()) else 0
         peak = max(self.peak_bytes or 0, exact)
         return f"{how}; peak memory {peak / 2**30:.2f} GiB" if peak else how
 
@@ -121,5 +123,13 @@ def _peak_bytes(pid: int) -> int | None:
 
 
 def _children_peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return _usage_peak_bytes(resource.RUSAGE_CHILDREN)
+
+
+def _own_peak_bytes() -> int:
+    return _usage_peak_bytes(resource.RUSAGE_SELF)
+
+
+def _usage_peak_bytes(who: int) -> int:
+    peak = resource.getrusage(who).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
