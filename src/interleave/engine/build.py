@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+
+import torch
 
 from interleave.engine.batched import Engine, Executor
 from interleave.engine.cached import CachedExecutor
@@ -40,7 +43,7 @@ ENGINES: dict[str, EngineSpec] = {
     "chunked": EngineSpec("chunked", "blocks", "a forward of packed chunks, then a forward of decodes"),
     "mixed": EngineSpec("mixed", "blocks", "decodes and chunks in one forward"),
 }
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "reference", "triton")
 
 
 def build_engine(
@@ -99,9 +102,9 @@ def build_engine(
 
 
 def attention_backend(name: str | None, cache: KVCache) -> Attention:
-    """`cpu` or `reference` over `cache`; None picks the fast one where it applies."""
+    """A backend of `BACKENDS` over `cache`; None picks the fast one of the device where there is one."""
     if name is None:
-        name = "cpu" if cache.k.device.type == "cpu" and cache.k.element_size() == 4 else "reference"
+        name = _default_backend(cache)
     if name == "reference":
         from interleave.model.attention.reference import ReferenceAttention
 
@@ -110,7 +113,17 @@ def attention_backend(name: str | None, cache: KVCache) -> Attention:
         from interleave.model.attention.cpu import CpuAttention
 
         return CpuAttention(cache)
+    if name == "triton":
+        from interleave.model.attention.triton import TritonAttention
+
+        return TritonAttention(cache)
     raise ValueError(nearest("attention backend", name, BACKENDS))
+
+
+def _default_backend(cache: KVCache) -> str:
+    if cache.k.device.type == "cuda" and find_spec("triton") is not None:
+        return "triton"
+    return "cpu" if cache.k.device.type == "cpu" and cache.k.dtype == torch.float32 else "reference"
 
 
 def _request_limit(decoder: Decoder, wanted: int | None) -> int:
