@@ -20,7 +20,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from interleave.report.pages import insert_below_title, page_faults, take_figure_texts
+from interleave.report.pages import dress_tables, insert_below_title, page_faults, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
 from interleave.report.site import check_site
 from interleave.report.status import notice
@@ -47,6 +47,7 @@ def stage(root: Path, pages: list[Page]) -> None:
     for page in pages:
         notebook = deepcopy(page.notebook)
         take_figure_texts(notebook)
+        dress_tables(notebook)
         insert_below_title(notebook, notice(page))
         nbformat.write(notebook, folder / f"{page.run.notebook}.ipynb")
 

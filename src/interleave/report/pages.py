@@ -13,6 +13,8 @@ from itertools import pairwise
 from markdown_it import MarkdownIt
 from nbformat import NotebookNode
 
+from interleave.report.tables import tidy_tables
+
 # Everything else (widgets, scripts, remote players) needs a network, a kernel or a script to show.
 MIME_TYPES = ("text/plain", "text/html", "text/markdown", "image/png", "image/svg+xml")
 IMAGE_TYPES = ("image/png", "image/svg+xml")
@@ -116,6 +118,14 @@ def take_figure_texts(notebook: NotebookNode) -> None:
                     mystnb.setdefault("image", NotebookNode())["alt"] = texts["alt"]
                 if mystnb is not None and "caption" in texts:
                     mystnb.setdefault("figure", NotebookNode())["caption"] = texts["caption"]
+
+
+def dress_tables(notebook: NotebookNode) -> None:
+    """Give every table of the outputs the book's look, in place."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "text/html" in output.get("data", {}):
+                output.data["text/html"] = tidy_tables(output.data["text/html"])
 
 
 def insert_below_title(notebook: NotebookNode, markdown: str) -> None:

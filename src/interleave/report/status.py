@@ -11,7 +11,12 @@ from typing import Any
 from interleave.report.freshness import FRESH
 from interleave.report.runs import Page
 
-STATUS = {"measured on": "device", "profile": "profile", "measuring [s]": "duration_s", "begun": "started"}
+STATUS = {
+    "measured on": "device",
+    "profile": "profile",
+    "measuring [s]": "duration_s",
+    "begun [UTC]": "started",
+}
 VERSIONS = {
     "commit": "commit",
     "Python": "python",
@@ -29,7 +34,7 @@ def notice(page: Page) -> str:
         lines += [
             ":::{container} il-origin",
             f"Numbers on this page, unless marked otherwise: {{mark}}`{page.mark}`, {origin.get('device')}, "
-            f"{origin.get('threads')} threads, profile `{page.tier}`; [when and how](../status.md).",
+            f"{counted(origin.get('threads'), 'thread')}, profile `{page.tier}`; [when and how](../status.md).",
             ":::\n",
         ]
     if state.state != FRESH:
@@ -59,12 +64,18 @@ def table(pages: Sequence[Page], columns: dict[str, str]) -> dict[str, Any]:
     for page in pages:
         link = {"text": page.run.title, "page": f"book/pages/{page.run.notebook}"}
         rows.append([link, *[spoken(field, page.origin.get(field)) for field in columns.values()]])
-    align = ["left", *["right" if name.endswith("]") else "left" for name in columns]]
+    align = ["left", *["right" if field == "duration_s" else "left" for field in columns.values()]]
     return {"header": ["page", *columns], "align": align, "rows": rows}
 
 
+def counted(number: int | None, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def spoken(field: str, value: object) -> str:
-    """A recorded field as a reader wants it: a short commit, an en dash for what there is none of."""
+    """A recorded field as a reader wants it: a short commit, minutes of UTC, a dash for what there is none of."""
     if value is None:
         return "–"
+    if field == "started":
+        return str(value)[:16].replace("T", " ")
     return str(value)[:10] if field == "commit" else str(value)
