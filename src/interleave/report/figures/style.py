@@ -17,6 +17,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 FULL_WIDTH_IN = 7.2
 """Inches. A page column is 720 CSS pixels wide; at this width 9 pt text stays 9 pt."""
@@ -68,10 +69,10 @@ RC: dict[Any, Any] = {
 
 def panels(rows: int = 1, columns: int = 1, height_in: float = 3.0) -> tuple[Figure, list[Axes]]:
     """A figure of the page's width with `rows` x `columns` panels, listed row by row."""
-    with matplotlib.rc_context(RC):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(FULL_WIDTH_IN, height_in * rows), layout="constrained", squeeze=False
-        )
+    matplotlib.rcParams.update(RC)  # titles and labels are set later, and take their look from here
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(FULL_WIDTH_IN, height_in * rows), layout="constrained", squeeze=False
+    )
     plt.close(figure)  # a notebook would otherwise show it twice
     return figure, [axis for row in axes for axis in row]
 
@@ -83,13 +84,10 @@ def label_ends(axis: Axes, ends: Iterable[tuple[str, float, float]], min_gap: fl
     of the axis height.
     """
     axis.figure.canvas.draw()
-    placed: list[tuple[float, str, float]] = []
-    for engine, x, y in sorted(ends, key=lambda end: end[2]):
-        height = axis.transAxes.inverted().transform(axis.transData.transform((x, y)))[1]
-        if placed:
-            height = max(height, placed[-1][0] + min_gap)
-        placed.append((height, engine, x))
-    for height, engine, _ in placed:
+    to_axes = axis.transData + axis.transAxes.inverted()
+    placed = sorted((float(to_axes.transform((x, y))[1]), engine) for engine, x, y in ends)
+    heights = _spread([height for height, _ in placed], min_gap)
+    for height, (_, engine) in zip(heights, placed, strict=True):
         axis.annotate(
             engine,
             xy=(1.0, height),
@@ -102,3 +100,23 @@ def label_ends(axis: Axes, ends: Iterable[tuple[str, float, float]], min_gap: fl
             fontweight="bold",
             annotation_clip=False,
         )
+
+
+def _spread(heights: list[float], gap: float) -> list[float]:
+    """Ascending heights moved as little as needed to lie `gap` apart, within 0..1 where they fit."""
+    moved: list[float] = []
+    for height in heights:
+        moved.append(max(height, moved[-1] + gap) if moved else height)
+    ceiling = max(1.0, (len(moved) - 1) * gap)
+    for index in reversed(range(len(moved))):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
+    return moved
+
+
+def plain_log(axis: Axes) -> None:
+    """A logarithmic y axis whose ticks read 0.2, 0.5, 1, 2 instead of powers of ten."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())

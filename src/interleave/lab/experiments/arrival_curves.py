@@ -1,0 +1,205 @@
+"""Arrival curves: what each engine delivers as requests come faster.
+
+Every engine replays the same traces. Rates are multiples of one reference capacity, the served
+rate of `chunked` with every request waiting from the start; it is the first point, and the others
+read it, so that all of them use one absolute rate per load. Does not draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interleave.engine.build import build_engine
+from interleave.engine.loop import serve
+from interleave.engine.records import RequestRecord, RunLog
+from interleave.lab import metrics
+from interleave.lab.bench_run import model_corpus
+from interleave.lab.measure import Point
+from interleave.lab.point_table import Row
+from interleave.lab.quantiles import distribution
+from interleave.lab.trace import Trace
+from interleave.lab.workload import (
+    requests_from_trace,
+    scaled_block_tokens,
+    scaled_chunk_budget,
+    workload,
+)
+from interleave.model.sources import LoadedModel, load_model
+
+REFERENCE_ENGINE = "chunked"
+CAPACITY_LABEL = "reference capacity"
+EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed"]
+
+
+class Params(BaseModel):
+    """What a run of this experiment can choose."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    model: str = Field("smollm2", description="weights: smollm2, tiny..., dummy:CONFIG, a folder or hub name")
+    dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
+    scale: Literal[1, 2, 4, 8, 16] = Field(
+        8, description="divides the published lengths, block size and chunk budget"
+    )
+    engines: tuple[EngineName, ...] = Field(
+        ("paged", "whole", "chunked", "mixed"), min_length=1, description="engines to compare"
+    )
+    loads: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field(
+        (0.5, 0.85, 1.2),
+        min_length=1,
+        description="arrival rates",
+        json_schema_extra={"unit": "x reference capacity"},
+    )
+    num_requests: int = Field(
+        40, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
+    )
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0,), min_length=1, description="one trace per seed; 0 is the published draw"
+    )
+    max_rows: int = Field(
+        16, ge=1, le=256, description="requests served at once", json_schema_extra={"unit": "rows"}
+    )
+    chunk_budget: int | None = Field(
+        None,
+        ge=1,
+        le=8192,
+        description="prompt positions in a step; null takes 512 / scale",
+        json_schema_extra={"unit": "tokens"},
+    )
+
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "quick": {},
+    "cpu": {"scale": 4, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 100, "max_rows": 32},
+    "gpu": {
+        "model": "dummy:qwen2.5-1.5b",
+        "dtype": "fp16",
+        "device": "cuda",
+        "scale": 1,
+        "loads": (0.3, 0.6, 0.85, 1.2),
+        "num_requests": 400,
+        "max_rows": 32,
+    },
+}
+LESS_MEMORY = "lower `max_rows`, or raise `scale`"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What measuring needs: the model, and the corpus in its tokens."""
+
+    model: LoadedModel
+    tokens: Sequence[int]
+
+
+def points(params: Params) -> list[Point]:
+    """The reference capacity, then every engine at every load on every seed's trace."""
+    common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds"})
+    capacity = Point(CAPACITY_LABEL, {**common, "engine": REFERENCE_ENGINE, "seed": 0, "load": None}, seed=0)
+    loaded = [
+        Point(
+            f"{engine} at {load:g} x, seed {seed}",
+            {**common, "engine": engine, "seed": seed, "load": load},
+            seed=seed,
+        )
+        for load in params.loads
+        for seed in params.seeds
+        for engine in params.engines
+    ]
+    return [capacity, *loaded]
+
+
+def estimate_s(params: Params) -> list[float]:
+    """Seconds per point, from the rough cost of one request on two CPU cores (or a GPU)."""
+    per_request_s = 0.25 if params.device == "cuda" else 2.4 / params.scale
+    busy_s = params.num_requests * per_request_s
+    return [
+        busy_s / min(1.0, point.config["load"] or 1.0) * (1.4 if point.config["engine"] == "paged" else 1.0)
+        for point in points(params)
+    ]
+
+
+def prepare(params: Params) -> Setting:
+    model = load_model(params.model, params.dtype, params.device)
+    return Setting(model, model_corpus(model))
+
+
+def measure(point: Point, setting: Setting, earlier: Mapping[str, list[Row]]) -> list[Row]:
+    """One row per request, with the facts of its run repeated on each."""
+    config = point.config
+    rate = None
+    if config["load"] is not None:
+        capacity = earlier[CAPACITY_LABEL][0]["run_served_rate"]
+        assert isinstance(capacity, float)
+        rate = config["load"] * capacity
+    trace = workload(
+        "published",
+        scale=config["scale"],
+        num_requests=config["num_requests"],
+        rate=rate,
+        seed=config["seed"],
+    )
+    log = _serve(config, setting, trace)
+    facts = _run_facts(log, config, rate)
+    return [{**facts, **_request_row(record)} for record in log.requests]
+
+
+def _serve(config: Mapping[str, Any], setting: Setting, trace: Trace) -> RunLog:
+    engine = build_engine(
+        config["engine"],
+        setting.model.decoder,
+        max_rows=config["max_rows"],
+        chunk_budget=config["chunk_budget"] or scaled_chunk_budget(config["scale"]),
+        block_tokens=scaled_block_tokens(config["scale"]),
+        max_request_tokens=max(row.prompt_tokens + row.new_tokens for row in trace.rows),
+    )
+    requests = requests_from_trace(trace, setting.tokens, config["seed"])
+    # Discarded: fills caches and compiles whatever this engine compiles.
+    serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
+    log = serve(engine, requests)
+    for record in log.requests:
+        metrics.check_order(record)
+        metrics.check_budget(record)
+    return log
+
+
+def _run_facts(log: RunLog, config: Mapping[str, Any], rate: float | None) -> Row:
+    gaps = distribution(gap for record in log.requests for gap in metrics.gaps_s(record))
+    incumbent = [gap.gap_s for gap in metrics.incumbent_gaps(log)]
+    groups = metrics.admission_groups(log)
+    return {
+        "engine": config["engine"],
+        "load": config["load"],
+        "seed": config["seed"],
+        "rate": rate,
+        "run_wall_s": log.wall_s,
+        "run_served_rate": metrics.served_rate(log),
+        "run_gap_p50_s": gaps["p50"],
+        "run_gap_p95_s": gaps["p95"],
+        "run_worst_gap_s": max(incumbent, default=None),
+        "run_groups": len(groups),
+        "run_largest_group": max(groups),
+        "run_padded_tokens": sum(step.padded_tokens for step in log.steps),
+        "run_prefill_tokens": sum(step.prefill_tokens for step in log.steps),
+        "run_steps": len(log.steps),
+    }
+
+
+def _request_row(record: RequestRecord) -> Row:
+    return {
+        "request": record.request_id,
+        "prompt_tokens": record.prompt_tokens,
+        "new_tokens": len(record.tokens),
+        "due_s": record.due_s,
+        "admit_step": record.admit_step,
+        "queue_wait_s": metrics.queue_wait_s(record),
+        "ttft_s": metrics.ttft_s(record),
+        "tpot_s": metrics.tpot_s(record),
+        "max_gap_s": metrics.max_gap_s(record),
+        "finish_s": record.finish_s,
+    }

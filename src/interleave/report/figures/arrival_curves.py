@@ -1,0 +1,157 @@
+"""Figures and tables of the arrival curves: medians over requests, ranges over trace seeds.
+
+Takes the experiment's rows as one frame; measures nothing.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
+
+
+def curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """The curves: one line per engine and load, each quantity's median over seeds, `_low` and `_high`.
+
+    Quantities: served rate, median TTFT, median queue wait, median and worst gap.
+    """
+    loaded = rows[rows["load"].notna()]
+    runs = loaded.groupby(["engine", "load", "seed"], as_index=False).agg(
+        rate=("rate", "first"),
+        served_rate=("run_served_rate", "first"),
+        ttft_s=("ttft_s", "median"),
+        queue_wait_s=("queue_wait_s", "median"),
+        gap_p50_s=("run_gap_p50_s", "first"),
+        worst_gap_s=("run_worst_gap_s", "first"),
+    )
+    quantities = ["rate", "served_rate", "ttft_s", "queue_wait_s", "gap_p50_s", "worst_gap_s"]
+    grouped = runs.groupby(["engine", "load"])[quantities]
+    low, high = grouped.min().add_suffix("_low"), grouped.max().add_suffix("_high")
+    return pd.concat([grouped.median(), low, high], axis=1).reset_index()
+
+
+def arrival_figure(table: pd.DataFrame) -> Figure:
+    """Three panels over load: served rate, median TTFT, worst gap of an already decoding request."""
+    figure, axes = panels(3, 1, height_in=2.6)
+    _panel(axes[0], table, "served_rate", "served rate (requests/s)", log=False)
+    _panel(axes[1], table, "ttft_s", "median TTFT (s)", log=True)
+    _panel(axes[2], table, "worst_gap_s", "worst gap (s)", log=True)
+    axes[0].set_title("Served rate")
+    axes[1].set_title("Time to first token, from the due time")
+    axes[2].set_title("Longest wait between two tokens of a decoding request")
+    axes[2].set_xlabel("arrival rate (multiples of the reference capacity)")
+    return figure
+
+
+def _panel(axis: Axes, table: pd.DataFrame, quantity: str, label: str, log: bool) -> None:
+    ends = []
+    for engine, curve in table.groupby("engine", sort=False):
+        look = LOOKS[str(engine)]
+        curve = curve.sort_values("load")
+        axis.plot(curve["load"], curve[quantity], color=look.color, marker=look.marker, linestyle=look.line)
+        axis.fill_between(
+            curve["load"],
+            curve[f"{quantity}_low"],
+            curve[f"{quantity}_high"],
+            color=look.color,
+            alpha=0.15,
+            lw=0,
+        )
+        ends.append((str(engine), float(curve["load"].iloc[-1]), float(curve[quantity].iloc[-1])))
+    if log:
+        plain_log(axis)
+    else:
+        axis.set_ylim(bottom=0)
+    axis.set_ylabel(label)
+    label_ends(axis, ends, min_gap=0.09)
+
+
+def class_table(rows: pd.DataFrame, load: float) -> pd.DataFrame:
+    """Median TTFT in seconds by prompt length (rows) and engine (columns) at one load."""
+    chosen = rows[rows["load"] == load]
+    table = chosen.pivot_table("ttft_s", index="prompt_tokens", columns="engine", aggfunc="median", sort=True)
+    return table[[engine for engine in LOOKS if engine in table.columns]]
+
+
+def class_figure(table: pd.DataFrame) -> Figure:
+    """Median TTFT over prompt length, one line per engine: who waits for whom."""
+    figure, (axis,) = panels(height_in=3.0)
+    ends = []
+    for engine in table.columns:
+        look = LOOKS[engine]
+        values = table[engine].dropna()
+        axis.plot(values.index, values, color=look.color, marker=look.marker, linestyle=look.line)
+        ends.append((engine, float(values.index[-1]), float(values.iloc[-1])))
+    axis.set_xscale("log", base=2)
+    plain_log(axis)
+    axis.set_xticks(table.index, [str(length) for length in table.index])
+    axis.set_xlabel("prompt length (tokens)")
+    axis.set_ylabel("median TTFT (s)")
+    axis.set_title("Time to first token by prompt length")
+    label_ends(axis, ends)
+    return figure
+
+
+def group_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Admission groups and padding per engine and load: what admitting together costs."""
+    loaded = rows[rows["load"].notna()].drop_duplicates(["engine", "load", "seed"])
+    requests = rows[rows["load"].notna()].groupby(["engine", "load"])["request"].size()
+    runs = loaded.groupby(["engine", "load"]).agg(
+        groups=("run_groups", "sum"),
+        largest=("run_largest_group", "max"),
+        padded=("run_padded_tokens", "sum"),
+        prefill=("run_prefill_tokens", "sum"),
+    )
+    return pd.DataFrame(
+        {
+            "requests per group": requests / runs["groups"],
+            "largest group": runs["largest"],
+            "padded per prompt position": runs["padded"] / runs["prefill"],
+        }
+    ).reset_index()
+
+
+def at(table: pd.DataFrame, engine: str, load: float, quantity: str) -> float:
+    """One number of the curves."""
+    (value,) = table[(table["engine"] == engine) & (table["load"] == load)][quantity]
+    return float(value)
+
+
+def verdicts(table: pd.DataFrame, classes: pd.DataFrame, capacity: float) -> pd.DataFrame:
+    """Each recorded prediction with what was measured and whether it held.
+
+    Loads nearest to 0.6, 0.85 and above capacity stand for the prediction's; one that this run has
+    no load or engine for is left open.
+    """
+    loads = sorted(table["load"].unique())
+    engines = set(table["engine"])
+    low, high = loads[0], loads[-1]
+    near = max((load for load in loads if load < 1.0), default=loads[0])
+    rows: list[tuple[str, str, bool | None]] = []
+    rates = table[table["load"] == low]["served_rate"]
+    spread = float(rates.max() / rates.min())
+    held = spread <= 1.1 if low <= 2 / 3 else None
+    rows.append((f"equal rates at {low:g} x", f"highest over lowest {spread:.2f}", held))
+    for engine in sorted({"chunked", "mixed", "paged"} & engines):
+        share = at(table, engine, high, "served_rate") / capacity
+        held = share <= 0.9 if engine == "paged" else abs(share - 1.0) <= 0.05
+        claim = "at most 0.90" if engine == "paged" else "within 5%"
+        text = f"{engine} {claim} of capacity at {high:g} x"
+        rows.append((text, f"{share:.2f} of capacity", held if high > 1.0 else None))
+    for engine in sorted({"paged", "whole"} & engines if "chunked" in engines else ()):
+        ratio = at(table, engine, near, "worst_gap_s") / at(table, "chunked", near, "worst_gap_s")
+        rows.append(
+            (f"worst gap of {engine} at {near:g} x at least twice chunked's", f"{ratio:.1f} x", ratio >= 2)
+        )
+    if {"whole", "chunked"} <= engines:
+        longest = classes.index.max()
+        ratio = float(classes.loc[longest, "chunked"] / classes.loc[longest, "whole"])
+        text = f"TTFT of {longest}-token prompts at {near:g} x no better chunked than whole"
+        rows.append((text, f"{ratio:.2f} x", ratio >= 1.0))
+    words = {True: "held", False: "missed", None: "open"}
+    return pd.DataFrame(
+        [(claim, found, words[held]) for claim, found, held in rows],
+        columns=["predicted", "measured", "verdict"],
+    )
