@@ -20,6 +20,7 @@ from interleave.lab.corpus import byte_tokens, read_corpus
 from interleave.lab.files import StorageError, check_writable
 from interleave.lab.paths import data_dir
 from interleave.lab.provenance import provenance
+from interleave.lab.timing import HELD_VARIABLE
 from interleave.lab.trace import Trace, TraceRow, write_csv
 from interleave.lab.workload import workload
 from interleave.model.decoder import Decoder
@@ -27,6 +28,12 @@ from interleave.model.sources import load_model
 
 SCHEMA = json.loads((data_dir() / "schema" / "bench.schema.json").read_text())
 SMALL = {"workload": "mixed8", "scale": 64, "model": "tiny", "warmup": 0}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    """Nothing here is a timing, so a real timing run on this machine need not be waited for."""
+    monkeypatch.setenv(HELD_VARIABLE, "cpu")
 
 
 def validated(document):
@@ -129,6 +136,18 @@ def test_an_interrupt_keeps_what_was_measured():
         )
     found = validated(published[0])
     assert (found["status"], len(found["runs"])) == ("interrupted", 1)
+
+
+def test_the_device_is_held_while_it_measures(monkeypatch, tmp_path):
+    monkeypatch.delenv(HELD_VARIABLE)
+    monkeypatch.setenv("INTERLEAVE_CACHE", str(tmp_path))
+    held = []
+    run_bench(
+        BenchConfig(arrivals="closed", engine="cached", **SMALL),
+        say=lambda line: held.append((line, os.environ.get(HELD_VARIABLE))),
+    )
+    assert held == [("run 1 of 1: 8 requests", "cpu")]
+    assert HELD_VARIABLE not in os.environ
 
 
 def test_a_trace_is_replayed(tmp_path):
