@@ -109,6 +109,9 @@ class Engine:
         blocks = {row.request_id: row.blocks for row in self.scheduler.rows}
         try:
             executed = self.executor.execute(plan)
+            committed = self.scheduler.commit(plan, executed.tokens)
+            if released := committed.released:
+                self.executor.release(released, [blocks[row.request_id] for row in released])
         except BaseException as fault:
             failed = self._fail_all()
             if not isinstance(fault, Exception):
@@ -116,10 +119,6 @@ class Engine:
             raise EngineFault(
                 f"engine {self.name!r}: step {plan.step} failed with {type(fault).__name__}: {fault}", failed
             ) from fault
-        committed = self.scheduler.commit(plan, executed.tokens)
-        if committed.released:
-            released = committed.released
-            self.executor.release(released, [blocks[row.request_id] for row in released])
         return StepOutcome(
             plan=plan,
             executed=executed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -65,14 +66,27 @@ def build_engine(
     """One engine of `ENGINES`, ready to serve.
 
     block_tokens, num_blocks, pool_gib: the block pool of the engines that have one; without a size
-    it takes what memory leaves, up to what max_rows of the longest requests can use.
+    it takes what memory leaves, up to what max_rows of the longest requests can use. (num_blocks says
+    nothing to an engine whose cache follows from max_rows and max_request_tokens.)
+    max_rows: `nocache` and `cached` always have one.
     max_request_tokens: longest prompt + generation budget (default and most: the model's positions);
     it is the slot width of `static` and `continuous`.
-    Raises ValueError, naming the value and what is allowed.
+    Raises ValueError, naming the value and what is allowed, for one that is wrong or that this engine
+    cannot honour.
     """
     if name not in ENGINES:
         raise ValueError(nearest("engine", name, ENGINES))
+    if backend is not None and backend not in BACKENDS:
+        raise ValueError(nearest("attention backend", backend, BACKENDS))
     spec = ENGINES[name]
+    _check_count("max_rows", max_rows)
+    _check_count("block_tokens", block_tokens)
+    if chunk_budget is not None:
+        _check_count("chunk_budget", chunk_budget)
+    if num_blocks is not None:
+        _check_count("num_blocks", num_blocks)
+    if spec.kv != "blocks" and pool_gib is not None:
+        raise ValueError(f"pool_gib {pool_gib!r} does not apply to engine {name!r}: it has no block pool")
     longest = _request_limit(decoder, max_request_tokens)
     if spec.kv in ("none", "one"):
         max_rows = 1
@@ -82,7 +96,7 @@ def build_engine(
         # Budgets shape packed prefill; the rungs below it compute whatever a group or prompt needs.
         chunk_budget=chunk_budget if spec.policy in ("whole", "chunked", "mixed") else None,
         max_chunk=max_chunk,
-        token_budget=token_budget if spec.kv == "blocks" else None,
+        token_budget=token_budget,
         max_rows=max_rows,
         max_request_tokens=longest,
     )
@@ -99,6 +113,12 @@ def build_engine(
     layout = SlotLayout() if spec.kv == "slots" else BlockLayout()
     executor = BatchExecutor(decoder, cache, layout, attention_backend(backend, cache), poison_freed)
     return Engine(name, Scheduler(config, pool), executor, decoder.config.vocab_size)
+
+
+def _check_count(name: str, value: object) -> None:
+    """ValueError for a count below 1, also where the engine makes no use of it."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
 def attention_backend(name: str | None, cache: KVCache) -> Attention:
@@ -126,11 +146,15 @@ def _default_backend(cache: KVCache) -> str:
     return "cpu" if cache.k.device.type == "cpu" and cache.k.dtype == torch.float32 else "reference"
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _request_limit(decoder: Decoder, wanted: int | None) -> int:
     most = decoder.config.max_position_embeddings
     if wanted is None:
         return most
-    if not isinstance(wanted, int) or not 1 <= wanted <= most:
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not 1 <= wanted <= most:
         raise ValueError(
             f"max_request_tokens must lie between 1 and the model's {most} positions, got {wanted!r}"
         )
@@ -144,8 +168,6 @@ def _pool_blocks(
     num_blocks: int | None,
     pool_gib: float | None,
 ) -> int:
-    if not isinstance(block_tokens, int) or block_tokens < 1:
-        raise ValueError(f"block_tokens must be an integer of at least 1, got {block_tokens!r}")
     if num_blocks is not None and pool_gib is not None:
         raise ValueError(f"give num_blocks ({num_blocks}) or pool_gib ({pool_gib}), not both")
     if num_blocks is not None:
@@ -153,9 +175,9 @@ def _pool_blocks(
     factor = decoder.config.kv_bytes_per_token_factor
     block_bytes = factor * decoder.weights.embed.element_size() * block_tokens
     if pool_gib is not None:
-        if not pool_gib > 0 or pool_gib * 2**30 < block_bytes:
+        if not (_is_number(pool_gib) and pool_gib * 2**30 >= block_bytes):
             raise ValueError(
-                f"pool_gib must hold at least one block of {block_bytes} bytes, got {pool_gib!r}"
+                f"pool_gib must be finite and hold at least one block of {block_bytes} bytes, got {pool_gib!r}"
             )
         return int(pool_gib * 2**30) // block_bytes
     longest = config.max_request_tokens or decoder.config.max_position_embeddings

@@ -19,7 +19,7 @@ from interleave.engine.padded import copy_into, dense_prefill
 from interleave.model.batch import PackedBatch, pack
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
-from interleave.model.sampling import sample
+from interleave.model.sampling import new_generator, sample
 from interleave.schedule.plan import Forward, Piece, StepPlan
 from interleave.schedule.row import Row
 
@@ -55,7 +55,7 @@ class Sampler:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._generators: dict[str, torch.Generator] = {}
+        self._generators: dict[str, torch.Generator | None] = {}
 
     def __call__(self, pieces: Sequence[Piece], hidden: Tensor) -> dict[str, int]:
         """hidden: [len(pieces), hidden] at each piece's last position."""
@@ -71,12 +71,8 @@ class Sampler:
         return {row.request_id: token for row, token in zip(rows, tokens, strict=True)}
 
     def _generator(self, row: Row) -> torch.Generator | None:
-        if row.request.sampling.greedy:
-            return None
         if row.request_id not in self._generators:
-            generator = torch.Generator(device=self._decoder.device)
-            generator.manual_seed(row.request.sampling.seed)
-            self._generators[row.request_id] = generator
+            self._generators[row.request_id] = new_generator(row.request.sampling)
         return self._generators[row.request_id]
 
     def forget(self, rows: Sequence[Row]) -> None:

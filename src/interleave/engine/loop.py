@@ -9,21 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from interleave.engine.batched import Engine, EngineFault, StepOutcome
+from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.records import RequestRecord, RunLog, StepRecord
 from interleave.schedule.request import Request
 
 
 class RunClock:
-    """Seconds since the start, never running backwards even if the source does."""
+    """Seconds since the start. A source that steps back loses that stretch; time here only stands still."""
 
     def __init__(self, source: Callable[[], float]) -> None:
         self._source = source
-        self._start = source()
+        self._start = self._last = source()
         self._latest = 0.0
 
     def now(self) -> float:
-        self._latest = max(self._latest, self._source() - self._start)
+        reading = self._source()
+        self._start -= max(0.0, self._last - reading)
+        self._last = reading
+        self._latest = max(self._latest, reading - self._start)
         return self._latest
 
 
@@ -39,10 +42,13 @@ def serve(
     """Serve `requests` to the end and return what happened.
 
     Requests due at the same time keep the order in which they were given. `on_step` sees each
-    outcome with the time it ended; it may call `engine.abort`. On a fault the records in `log`
-    are complete up to it (live requests end with reason `error`), and the EngineFault is raised.
-    Raises ValueError before anything runs if the engine refuses a request.
+    outcome with the time it ended; it may call `engine.abort`. Whatever goes wrong on the way (an
+    EngineFault, a failing callback, Ctrl-C), live requests end with reason `error`, the engine is
+    left empty, the records in `log` are complete up to then, and the exception goes on its way.
+    Raises ValueError before anything runs if the engine is busy or refuses a request.
     """
+    if busy := engine.scheduler.live_ids:
+        raise ValueError(f"engine {engine.name!r} is busy: {len(busy)} requests are live already")
     log = RunLog() if log is None else log
     pending = sorted(requests, key=lambda request: request.due_s)
     for request in pending:
@@ -70,10 +76,10 @@ def serve(
             if on_step is not None:
                 on_step(outcome, end_s)
                 _record_aborts(live, engine, run_clock.now())
-    except EngineFault as fault:
-        for request_id in fault.failed_ids:
-            live[request_id].finish_s = run_clock.now()
-            live[request_id].finish_reason = "error"
+    except BaseException:
+        for request_id, record in live.items():
+            engine.abort(request_id)
+            record.finish_s, record.finish_reason = run_clock.now(), "error"
         raise
     finally:
         log.wall_s = run_clock.now()

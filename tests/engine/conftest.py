@@ -1,0 +1,18 @@
+"""Tiny real weights, and the few things that most tests of engines say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny tensors gain nothing from threads, and a shared machine's threads wait for each other."""
+    import torch
+
+    torch.set_num_threads(1)
