@@ -177,7 +177,7 @@ def _pool_blocks(
     if pool_gib is not None:
         if not (_is_number(pool_gib) and pool_gib * 2**30 >= block_bytes):
             raise ValueError(
-                f"pool_gib must be finite and hold at least one block of {block_bytes} bytes, got {pool_gib!r}"
+                f"pool_gib must hold at least one block of {block_bytes} bytes and be finite, got {pool_gib!r}"
             )
         return int(pool_gib * 2**30) // block_bytes
     longest = config.max_request_tokens or decoder.config.max_position_embeddings
