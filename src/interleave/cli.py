@@ -417,6 +417,7 @@ def _bench(arrivals: str, default_workload: str, json_path: str | None, options:
     from interleave.lab.bench_run import BenchConfig, run_bench
     from interleave.lab.files import check_writable
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written
     if options["workload"] is None and options["trace"] is None:
         options["workload"] = default_workload
     config = BenchConfig(arrivals=arrivals, **options)

@@ -90,7 +90,7 @@ def run_bench(
                     check_budget(record)
                 finished.append(current)
         status = "completed"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         status = "interrupted"
         raise
     finally:
