@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 
 import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,6 +39,17 @@ def test_lock_is_exact() -> None:
     """One `==` a line, no hash, no index, no local label: a GPU machine's torch must satisfy it too."""
     plain = re.compile(r"[\w.-]+==[\w.]+(; [^-@]+)?")
     assert [line for line in LOCK_LINES if not plain.fullmatch(line)] == []
+
+
+def test_locked_packages_install_on_every_python_from_3_11_0() -> None:
+    """A distribution's 3.11 may be its first patch release: Debian 12 ships 3.11.2."""
+    refused = []
+    for name in LOCK:
+        with contextlib.suppress(PackageNotFoundError):  # for another platform or Python
+            if version(name).split("+")[0] == locked_version(name):
+                wanted = SpecifierSet(metadata(name).get("Requires-Python") or "")
+                refused += [f"{name}: {wanted}" for v in ("3.11.0", "3.12.0", "3.13.0") if v not in wanted]
+    assert refused == []
 
 
 def test_lock_names_each_package_once_in_order() -> None:
