@@ -14,6 +14,10 @@ from interleave.engine.records import RequestRecord, RunLog, StepRecord
 from interleave.schedule.request import Request
 
 
+CLOCK_ROUNDING_S = 1e-9
+"""A clock that counts from long ago cannot show less: sleeping for it might never end."""
+
+
 class RunClock:
     """Seconds since the start. A source that steps back loses that stretch; time here only stands still."""
 
@@ -28,6 +32,14 @@ class RunClock:
         self._last = reading
         self._latest = max(self._latest, reading - self._start)
         return self._latest
+
+    def wait_until(self, due_s: float, sleep: Callable[[float], None]) -> None:
+        """Sleep until `due_s`. A rest too short for the source to show has passed: time moves on by it."""
+        rest_s = due_s - self.now()
+        if rest_s > CLOCK_ROUNDING_S:
+            sleep(rest_s)
+        else:
+            self._latest = max(self._latest, due_s)
 
 
 def serve(
@@ -67,7 +79,7 @@ def serve(
                 live[request.request_id] = records[request.request_id]
                 arrived += 1
             if not engine.has_work:
-                sleep(max(0.0, pending[arrived].due_s - run_clock.now()))
+                run_clock.wait_until(pending[arrived].due_s, sleep)
                 continue
             start_s = run_clock.now()
             outcome = engine.step()
