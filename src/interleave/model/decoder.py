@@ -59,4 +59,4 @@ class Decoder:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """LM head on the rows that will be sampled: [rows, hidden] -> [rows, vocab], float32."""
-        return self.ops.linear(hidden, self._packed.head).float()
+        return self.ops.linear(hidden, self._packed.head)[:, : self.config.vocab_size].float()

@@ -10,9 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from interleave.model.config import ModelConfig
+
+HEAD_TILE = 64
+"""Rows of the head that a matrix product treats alike; a multiple of the tiles in use (4 to 64)."""
 
 
 @dataclass(slots=True)
@@ -70,8 +74,12 @@ def empty_weights(config: ModelConfig, dtype: torch.dtype, device: str) -> Weigh
 def pack_weights(weights: Weights, pack: Callable[[Tensor], Tensor]) -> Weights:
     """The same weights with every matrix of a linear layer laid out by `pack`.
 
-    A tied head becomes a matrix of its own: the embedding is read by rows and stays as it is.
+    A tied head becomes a matrix of its own: the embedding is read by rows and stays as it is. Its
+    rows are filled up with zeros to whole tiles, so that equal rows give equal logits: what is left
+    beyond the last tile, a matrix product may add up in another order than the rest.
     """
+    num_missing = -len(weights.head) % HEAD_TILE
+    head = F.pad(weights.head, (0, 0, 0, num_missing)) if num_missing else weights.head
     return Weights(
         embed=weights.embed,
         layers=[
@@ -85,7 +93,7 @@ def pack_weights(weights: Weights, pack: Callable[[Tensor], Tensor]) -> Weights:
             for layer in weights.layers
         ],
         final_norm=weights.final_norm,
-        head=pack(weights.head),
+        head=pack(head),
     )
 
 
