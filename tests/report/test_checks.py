@@ -83,6 +83,7 @@ def test_normalising_removes_times_places_and_message_boundaries() -> None:
         stream("warn", "stderr"),
         stream("10%\r20%\rb\n"),
         data("text/plain", "<Axes at 0x7f00deadbeef>"),
+        data("text/html", '<style>#T_1a2b3_row0 {}</style><table id="T_1a2b3">'),
         data("text/markdown", "It rises.", interleave={"role": "caption"}),
         tags=[],
         papermill={"start_time": "now"},
@@ -97,7 +98,8 @@ def test_normalising_removes_times_places_and_message_boundaries() -> None:
     assert result.metadata.kernelspec.name == "python3"
     cell = result.cells[1]
     assert (cell["id"], cell.metadata) == ("cell-1", {})
-    assert [output.get("text") for output in cell.outputs] == ["a\nb\n", "warn", None]
+    assert [output.get("text") for output in cell.outputs] == ["a\nb\n", "warn", None, None]
     assert cell.outputs[2].data["text/plain"] == "<Axes>"
+    assert cell.outputs[3].data["text/html"] == '<style>#T_table_row0 {}</style><table id="T_table">'
     assert as_text(result) == as_text(normalise(result, {"experiment": "toy"}))
     assert "papermill" in notebook.metadata  # the original is left alone

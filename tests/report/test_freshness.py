@@ -103,8 +103,11 @@ def test_templates_are_kept_stripped_and_say_python3(published: Path, tmp_path: 
 
 
 def test_the_code_that_draws_is_what_the_notebook_imports(write_notebook: Writer) -> None:
-    path = write_notebook(
-        "from interleave.report import progress\nimport json\nfrom interleave.lab.paths import data_dir"
-    )
-    found = imported_modules(nbformat.read(path, as_version=4))
-    assert set(found) == {"interleave.report.notebook", "interleave.report.progress", "interleave.lab.paths"}
+    path = write_notebook("from interleave.report.figures import closed_batches as draw\nimport json")
+    found = set(imported_modules(nbformat.read(path, as_version=4)))
+    drawing = {
+        "interleave.report.figures.closed_batches",
+        "interleave.report.figures.style",
+        "interleave.report.printed",
+    }
+    assert found == drawing | {"interleave.report.notebook", "interleave.lab.experiments.closed_batches"}

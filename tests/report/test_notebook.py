@@ -10,7 +10,7 @@ import pytest
 from toys import counting
 
 from interleave.lab.measure import MissingPoint
-from interleave.report.notebook import NotebookRun, setup, spoken
+from interleave.report.notebook import NotebookRun, setup
 from interleave.report.parameters import ParameterError
 
 
@@ -111,19 +111,3 @@ def test_only_finite_numbers_are_recorded(value: Any) -> None:
 def test_a_figure_needs_its_texts() -> None:
     with pytest.raises(ValueError, match="needs an alt text and a caption"):
         toy().figure("line", None, alt=" ", caption="It rises.")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "text"),
-    [
-        (3.14159, 3, "3.14"),
-        (1234.5, 2, "1,200"),
-        (0.00123, 2, "0.0012"),
-        (44048, 2, "44,048"),
-        (0.0, 2, "0.0"),
-        (-2.5, 2, "-2.5"),
-        ("about a third", 2, "about a third"),
-    ],
-)
-def test_numbers_in_prose(value: float | str, digits: int, text: str) -> None:
-    assert spoken(value, digits) == text

@@ -89,7 +89,19 @@ def execute(
     clock = CellClock(len(code_cells) + bool(injected), time.monotonic() + time_limit_s, say)
     output = folder / "out.ipynb"
     stop = threading.Event()
-    looking = threading.Thread(target=_look, args=(watch, channel, hear, stop), daemon=True)
+    one_at_a_time = threading.Lock()
+
+    def listen() -> None:
+        with one_at_a_time:
+            watch.look()
+            for message in channel.receive():
+                hear(message)
+
+    def end_cell(**cell: Any) -> None:
+        listen()  # a point's line comes before its cell's
+        clock.end(**cell)
+
+    looking = threading.Thread(target=_repeat, args=(listen, stop), daemon=True)
     looking.start()
     failure = None
     try:
@@ -106,7 +118,7 @@ def execute(
             force_raise_errors=True,
             timeout_func=clock.seconds_left,
             on_cell_start=clock.start,
-            on_cell_executed=clock.end,
+            on_cell_executed=end_cell,
         )
     except PapermillExecutionError as error:
         failure = f"{clock.running} raised {error.ename}\n{last_lines(error.traceback)}"
@@ -120,8 +132,7 @@ def execute(
         watch.end()
         stop.set()
         looking.join()
-        for message in channel.receive():
-            hear(message)
+        listen()
     executed = nbformat.read(output, as_version=4) if output.exists() else source
     return Execution(executed, failure)
 
@@ -141,10 +152,6 @@ def last_lines(traceback: list[str]) -> str:
     return "\n".join(f"    {line}" for line in lines[-TRACEBACK_LINES:])
 
 
-def _look(
-    watch: KernelWatch, channel: Channel, hear: Callable[[dict[str, Any]], None], stop: threading.Event
-) -> None:
+def _repeat(listen: Callable[[], None], stop: threading.Event) -> None:
     while not stop.wait(LOOK_EVERY_S):
-        watch.look()
-        for message in channel.receive():
-            hear(message)
+        listen()

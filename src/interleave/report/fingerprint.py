@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from interleave.report.source import INJECTED_TAG, PARAMETERS_TAG
 
 DRAWING_PACKAGES = ("interleave.report", "interleave.lab")
+NOTEBOOK_MODULE = "interleave.report.notebook"
 
 
 KEY_PARTS = ("code", "parameters", "figures_code", "point_keys")
@@ -44,7 +45,7 @@ def code_hash(notebook: NotebookNode) -> str:
 
 
 def figures_code_hash(notebook: NotebookNode) -> str:
-    """The modules of this package that the notebook imports: what draws its figures and tables."""
+    """The modules that draw a notebook's figures and tables, with what those import to draw."""
     contents = {
         name: _hash(path.read_text("utf8")) for name, path in sorted(imported_modules(notebook).items())
     }
@@ -52,23 +53,29 @@ def figures_code_hash(notebook: NotebookNode) -> str:
 
 
 def imported_modules(notebook: NotebookNode) -> dict[str, Path]:
-    """`{module name: file}` of the drawing packages' modules that a notebook's cells name."""
-    names: set[str] = set()
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, ast.Import):
-                names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names.add(node.module)
-                names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    found = {}
-    for name in names:
-        path = _module_file(name) if name.startswith(DRAWING_PACKAGES) else None
-        if path is not None:
-            found[name] = path
+    """`{module name: file}` of the modules that a notebook's cells import, directly or through modules
+    of `report` that draw; what `report.notebook` and `lab` import to do their work draws nothing."""
+    found: dict[str, Path] = {}
+    sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    while sources:
+        for name in _imported_names(sources.pop()):
+            path = _module_file(name) if name.startswith(DRAWING_PACKAGES) and name not in found else None
+            if path is not None:
+                found[name] = path
+                draws = name.startswith("interleave.report") and name != NOTEBOOK_MODULE
+                sources += [path.read_text("utf8")] if draws else []
     return found
+
+
+def _imported_names(source: str) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def _module_file(name: str) -> Path | None:

@@ -17,6 +17,7 @@ from interleave.report.source import CAPTION_ROLE, INJECTED_TAG
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,16}")
+_STYLED_TABLE = re.compile(r"\bT_[0-9a-f]{5}(?=_|\b)")  # pandas draws the id of a styled table at random
 _OVERWRITTEN = re.compile(r"[^\n\r]*\r(?=[^\n])")
 _BACKSPACE = re.compile(r"[^\n]\x08")
 
@@ -55,7 +56,7 @@ def _outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
         if output.get("metadata", {}).get("interleave", {}).get("role") == CAPTION_ROLE:
             continue
         if output.output_type != "stream":
-            _strip_addresses(output)
+            _strip_chance(output)
             kept.append(output)
         elif output.name in streams:
             streams[output.name].text += output.text
@@ -70,8 +71,8 @@ def _outputs(outputs: list[NotebookNode]) -> list[NotebookNode]:
     return kept
 
 
-def _strip_addresses(output: NotebookNode) -> None:
+def _strip_chance(output: NotebookNode) -> None:
     data = output.get("data", {})
     for mime in ("text/plain", "text/html", "text/markdown"):
         if isinstance(data.get(mime), str):
-            data[mime] = _ADDRESS.sub("", data[mime])
+            data[mime] = _STYLED_TABLE.sub("T_table", _ADDRESS.sub("", data[mime]))

@@ -28,6 +28,7 @@ from interleave.lab.results import PointStore
 from interleave.report import progress
 from interleave.report.layout import output_root, results_root
 from interleave.report.parameters import load_experiment, notebook_model, plain_values, validate
+from interleave.report.printed import spoken, table_html
 from interleave.report.readings import plain
 from interleave.report.source import CAPTION_ROLE, literals
 
@@ -126,6 +127,10 @@ class NotebookRun:
         )
         display({"text/markdown": caption}, raw=True, metadata={"interleave": {"role": CAPTION_ROLE}})
 
+    def table(self, frame: pd.DataFrame, digits: int = 3) -> None:
+        """Show a frame's columns (units in their names, six at most); floats to `digits` digits."""
+        display(HTML(table_html(frame, digits)))
+
     def glue(self, name: str, value: float | str, *, unit: str = "", digits: int = 2) -> None:
         """Record a number for prose ({glue:text}`name`) and for other pages.
 
@@ -169,16 +174,6 @@ class NotebookRun:
         }
         body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
         display(HTML(f'<table class="il-closing">{body}</table>'))
-
-
-def spoken(value: float | str, digits: int = 2) -> str:
-    """A number as prose has it: `digits` significant ones, thousands separated, no exponent."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or value == 0:
-        return f"{value:,}"
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
 def prediction_sha256(slug: str) -> str | None:

@@ -1,0 +1,266 @@
+"""Figures and tables of the closed batches: medians over the recorded runs of each engine.
+
+Takes the experiment's rows as one frame; measures nothing. A batch is named like `mixed8`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from interleave.lab.experiments.closed_batches import PARTS
+from interleave.report.figures.style import LOOKS, panels
+from interleave.report.printed import spoken
+
+PART_LOOKS: dict[str, tuple[str, str]] = {  # colour and hatch
+    "prefill": ("#0072B2", ""),
+    "decode": ("#E69F00", "//"),
+    "mixed": ("#009E73", "xx"),
+    "copy": ("#D55E00", ""),
+    "sample": ("#CC79A7", ".."),
+    "host": ("#999999", ""),
+}
+
+
+def medians(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line per batch and engine: the median over runs of every quantity, and wall time's range."""
+    named = rows.assign(batch=rows["batch"] + rows["rows"].astype(str))
+    grouped = named.groupby(["batch", "engine"], sort=False)
+    table = grouped.median(numeric_only=True).drop(columns=["run", "rows"])
+    walls = grouped["wall_s"].agg(wall_low="min", wall_high="max", num_runs="count")
+    return table.join(walls).reset_index()
+
+
+def at(table: pd.DataFrame, batch: str, engine: str, quantity: str) -> float:
+    """One number of the medians. KeyError where that engine did not run on that batch."""
+    found = table[(table["batch"] == batch) & (table["engine"] == engine)][quantity]
+    if found.empty:
+        raise KeyError(f"{engine} on {batch}")
+    return float(found.iloc[0])
+
+
+def ladder_figure(rows: pd.DataFrame, table: pd.DataFrame) -> Figure:
+    """Wall time of every engine, a panel a batch: each run a small dot, the median a marker with its number."""
+    batches = list(table["batch"].unique())
+    figure, axes = panels(len(batches), 1, height_in=2.7)
+    named = rows["batch"] + rows["rows"].astype(str)
+    for axis, batch in zip(axes, batches, strict=True):
+        lines = table[table["batch"] == batch]
+        for place, (engine, wall) in enumerate(zip(lines["engine"], lines["wall_s"], strict=True)):
+            runs = rows[(named == batch) & (rows["engine"] == engine)]["wall_s"]
+            axis.plot(runs, [place] * len(runs), ".", color=LOOKS[engine].color, alpha=0.5)
+            _marked(axis, engine, wall, place, f"{spoken(wall, 3)} s", beyond=runs.max())
+        _engine_rows(axis, list(lines["engine"]))
+        _fitting_scale(axis, "wall time", "s")
+        axis.set_title(f"{batch}: all requests there from the start")
+    return figure
+
+
+def time_figure(table: pd.DataFrame, batch: str) -> Figure:
+    """Where the wall time of each batched engine went, as stacked bars."""
+    lines = table[(table["batch"] == batch) & ~table["engine"].isin(("nocache", "cached"))]
+    figure, (axis,) = panels(height_in=3.4)
+    left = pd.Series(0.0, index=lines.index)
+    for part in PARTS:
+        seconds = lines[f"{part}_s"]
+        if seconds.max() <= 0:
+            continue
+        color, hatch = PART_LOOKS[part]
+        label = "decode and prefill in one forward" if part == "mixed" else part
+        axis.barh(
+            range(len(lines)), seconds, left=left, color=color, hatch=hatch, edgecolor="white", label=label
+        )
+        left = left + seconds
+    _engine_rows(axis, list(lines["engine"]))
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel("time (s)")
+    axis.set_title(f"Where the time goes, {batch}", pad=44)
+    axis.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
+    return figure
+
+
+def latency_figure(table: pd.DataFrame, batch: str) -> Figure:
+    """Median time to first token and worst gap of each engine on one batch."""
+    lines = table[(table["batch"] == batch) & ~table["engine"].isin(("nocache", "cached"))]
+    figure, axes = panels(1, 2, height_in=3.2)
+    quantities = (("ttft_p50_s", "median TTFT (s)"), ("worst_gap_s", "worst gap of a decoding request (s)"))
+    for axis, (quantity, label) in zip(axes, quantities, strict=True):
+        for place, (engine, value) in enumerate(zip(lines["engine"], lines[quantity], strict=True)):
+            if pd.notna(value):
+                _marked(axis, engine, value, place, spoken(value, 2))
+        _engine_rows(axis, list(lines["engine"]))
+        axis.set_xlim(0, lines[quantity].max() * 1.25)
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.set_xlabel(label)
+    axes[1].set_yticklabels([])
+    axes[0].set_title("First tokens")
+    axes[1].set_title("Stalls")
+    return figure
+
+
+def memory_figure(table: pd.DataFrame, batch: str) -> Figure:
+    """Peak transient memory of each engine beside its wall time."""
+    lines = table[(table["batch"] == batch) & table["peak_transient_bytes"].notna()]
+    figure, axes = panels(1, 2, height_in=3.4)
+    peaks = lines["peak_transient_bytes"] / 2**20
+    for axis, values, quantity, unit in (
+        (axes[0], lines["wall_s"], "wall time", "s"),
+        (axes[1], peaks, "peak memory", "MiB"),
+    ):
+        for place, (engine, value) in enumerate(zip(lines["engine"], values, strict=True)):
+            _marked(axis, engine, value, place, spoken(value, 2))
+        _engine_rows(axis, list(lines["engine"]))
+        _fitting_scale(axis, quantity, unit)
+    axes[1].set_yticklabels([])
+    axes[0].set_title(f"Wall time, {batch}")
+    axes[1].set_title("Above weights and KV pool")
+    return figure
+
+
+def engine_table(table: pd.DataFrame, batch: str) -> pd.DataFrame:
+    lines = table[table["batch"] == batch]
+    return pd.DataFrame(
+        {
+            "engine": lines["engine"],
+            "wall [s]": lines["wall_s"],
+            "decode [tokens/s]": lines["decode_rate"],
+            "median TTFT [s]": lines["ttft_p50_s"],
+            "worst gap [ms]": lines["worst_gap_s"] * 1e3,
+            "peak transient [MiB]": lines["peak_transient_bytes"] / 2**20,
+        }
+    )
+
+
+def padding_table(table: pd.DataFrame, batch: str) -> pd.DataFrame:
+    """Positions that were asked for and positions that were only computed."""
+    lines = table[(table["batch"] == batch) & ~table["engine"].isin(("nocache", "cached"))]
+    useful = lines["prompt_tokens"] + lines["decode_tokens"]
+    return pd.DataFrame(
+        {
+            "engine": lines["engine"],
+            "useful [positions]": useful.astype(int),
+            "padded [positions]": lines["padded_tokens"].astype(int),
+            "padded per useful": lines["padded_tokens"] / useful,
+            "forwards": lines["forwards"].astype(int),
+        }
+    )
+
+
+def copy_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The copies of `paged`: bytes, the time they took, and the time that bandwidth alone asks for."""
+    lines = table[table["engine"] == "paged"]
+    copied = lines["copied_tokens"] * lines["kv_bytes_per_token"]
+    return pd.DataFrame(
+        {
+            "batch": lines["batch"],
+            "copied [MiB]": copied / 2**20,
+            "measured [ms]": lines["copy_s"] * 1e3,
+            "at copy bandwidth [ms]": copied / lines["copy_bytes_per_s"] * 1e3,
+            "share of wall [%]": lines["copy_s"] / lines["wall_s"] * 100,
+        }
+    )
+
+
+def difference_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Seconds that `paged` takes more than `chunked`, by part, a column a batch."""
+    columns: dict[str, list[float | str]] = {"part": ["prefill", "decode", "copy", "sample and host", "all"]}
+    for batch in table["batch"].unique():
+        try:
+            parts = {part: _excess(table, batch, part) for part in (*PARTS, "wall")}
+        except KeyError:
+            continue
+        columns[f"{batch} [s]"] = [
+            parts["prefill"],
+            parts["decode"],
+            parts["copy"],
+            parts["sample"] + parts["host"],
+            parts["wall"],
+        ]
+    return pd.DataFrame(columns)
+
+
+def ratio(table: pd.DataFrame, batch: str, over: str, under: str, quantity: str = "wall_s") -> float | None:
+    """A quantity of engine `over` divided by that of `under`; None if one is missing or zero."""
+    try:
+        top, bottom = at(table, batch, over, quantity), at(table, batch, under, quantity)
+    except KeyError:
+        return None
+    return top / bottom if bottom > 0 and pd.notna(top) else None
+
+
+def verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """Each recorded prediction with what was measured; left open where an engine or batch did not run."""
+    mixed, uniform = (
+        next((b for b in table["batch"] if b.startswith(kind)), "") for kind in ("mixed", "uniform")
+    )
+    copies = copy_table(table)
+    copied = copies[copies["batch"] == mixed]
+    share = float(copied["share of wall [%]"].iloc[0]) if len(copied) else None
+    slower = (
+        float((copied["measured [ms]"] / copied["at copy bandwidth [ms]"]).iloc[0]) if len(copied) else None
+    )
+    found: list[tuple[str, str, float | None, float, float]] = [
+        ("1", "prefill time, whole / paged, mixed", ratio(table, mixed, "whole", "paged", "prefill_s"), 0.0, 2 / 3),
+        ("2", "wall time, chunked / whole, mixed", ratio(table, mixed, "chunked", "whole"), 1.0, 4 / 3),
+        ("3", "wall time, chunked / paged, uniform", ratio(table, uniform, "chunked", "paged"), 1.0, 1.15),
+        ("4a", "copy, share of paged's wall time, mixed [%]", share, 0.0, 1.0),
+        ("4b", "copy, measured over bandwidth alone, mixed", slower, 2.0, float("inf")),
+        ("5", "worst gap, chunked / paged, mixed", ratio(table, mixed, "chunked", "paged", "worst_gap_s"), 1.0, float("inf")),
+        ("6", "peak transient, paged / chunked, mixed", ratio(table, mixed, "paged", "chunked", "peak_transient_bytes"), 3.0, float("inf")),
+        ("7", "wall time, nocache / cached, mixed", ratio(table, mixed, "nocache", "cached"), 3.0, 8.0),
+    ]  # fmt: skip
+    return pd.DataFrame([_verdict(*line) for line in found])
+
+
+def fastest(table: pd.DataFrame, batch: str) -> str:
+    lines = table[table["batch"] == batch]
+    return str(lines.loc[lines["wall_s"].idxmin(), "engine"])
+
+
+def _verdict(number: str, what: str, value: float | None, low: float, high: float) -> Mapping[str, object]:
+    predicted = f"at least {low:g}" if high == float("inf") else f"{low:.3g} to {high:.3g}"
+    held = "not run" if value is None else "held" if low <= value <= high else "missed"
+    return {"no.": number, "quantity": what, "predicted": predicted, "measured": value, "verdict": held}
+
+
+def _excess(table: pd.DataFrame, batch: str, part: str) -> float:
+    return at(table, batch, "paged", f"{part}_s") - at(table, batch, "chunked", f"{part}_s")
+
+
+def _marked(
+    axis: Axes, engine: str, value: float, place: int, text: str, beyond: float | None = None
+) -> None:
+    """An engine's marker, and its number to the right of it (or of `beyond`)."""
+    look = LOOKS[engine]
+    axis.plot(value, place, look.marker, color=look.color, markersize=8)
+    start = (max(value, beyond or value), place)
+    axis.annotate(text, start, (9, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def _fitting_scale(axis: Axes, quantity: str, unit: str) -> None:
+    """Logarithmic where the values differ more than fourfold, else from 0; plain numbers either way,
+    and room on the right for those beside the markers."""
+    low, high = axis.dataLim.intervalx
+    if high < 4 * low:
+        axis.set_xlim(0, high * 1.15)
+        axis.set_xlabel(f"{quantity} ({unit})")
+        return
+    axis.set_xscale("log")
+    axis.set_xlim(low / (high / low) ** 0.06, high * (high / low) ** 0.2)
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_xlabel(f"{quantity} ({unit}, logarithmic)")
+
+
+def _engine_rows(axis: Axes, engines: list[str]) -> None:
+    """Engines down the side, the first on top, each in its own colour."""
+    axis.set_yticks(range(len(engines)), engines)
+    for tick, engine in zip(axis.get_yticklabels(), engines, strict=True):
+        tick.set_color(LOOKS[engine].color)
+        tick.set_fontweight("bold")
+    axis.set_ylim(len(engines) - 0.4, -0.6)

@@ -1,0 +1,88 @@
+"""The closed-batches experiment: its points follow its parameters, and a point measures what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interleave.lab.experiments import closed_batches as experiment
+from interleave.lab.experiments.closed_batches import BASELINES, PARTS, PROFILES, Params
+
+SMALL: dict[str, Any] = {"model": "tiny", "rows": (3,), "warmup_runs": 0, "recorded_runs": 2}
+
+
+def configs(**changed: Any) -> list[dict[str, Any]]:
+    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", "smollm2"),
+        ("dtype", "bf16"),
+        ("device", "cuda"),
+        ("scale", 8),
+        ("batches", ("mixed",)),
+        ("rows", (3, 4)),
+        ("engines", ("paged",)),
+        ("chunk_budget", 7),
+        ("warmup_runs", 1),
+        ("recorded_runs", 4),
+        ("seed", 5),
+    ],
+)
+def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
+    assert configs(**{name: value}) != configs()
+
+
+def test_every_parameter_is_tried_above() -> None:
+    mark = next(
+        m for m in test_every_parameter_changes_what_is_recorded.pytestmark if m.name == "parametrize"
+    )  # type: ignore[attr-defined]
+    assert {name for name, _ in mark.args[1]} == set(Params.model_fields)
+
+
+def test_baselines_run_once_and_on_the_smallest_mixed_batch_only() -> None:
+    alone = [c for c in configs(rows=(4, 3)) if c["engine"] in BASELINES]
+    assert [(c["engine"], c["batch"], c["rows"]) for c in alone] == [
+        ("nocache", "mixed", 3),
+        ("cached", "mixed", 3),
+    ]
+    assert all((c["warmup_runs"], c["recorded_runs"]) == (0, 1) for c in alone)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_profiles_are_valid_and_estimated(profile: str) -> None:
+    params = Params(**PROFILES[profile])
+    seconds = experiment.estimate_s(params)
+    assert len(seconds) == len(experiment.points(params))
+    assert min(seconds) > 0
+
+
+@pytest.fixture(scope="module")
+def setting() -> experiment.Setting:
+    return experiment.prepare(Params(**SMALL))
+
+
+@pytest.mark.parametrize(
+    "engine", ["nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed"]
+)
+def test_a_point_measures_each_recorded_run(engine: str, setting: experiment.Setting) -> None:
+    (point,) = experiment.points(Params(**{**SMALL, "engines": (engine,), "batches": ("mixed",)}))
+    rows = experiment.measure(point, setting, {})
+    assert len(rows) == point.config["recorded_runs"]
+    assert len({row["tokens_sha256"] for row in rows}) == 1  # greedy: the runs return the same tokens
+    for row in rows:
+        assert row["prompt_tokens"] == sum((64, 1, 256))  # the first three of the published draw, at scale 16
+        assert row["decode_tokens"] == sum((16, 12, 16)) - 3
+        assert (row["copied_tokens"] > 0) == (engine in ("static", "continuous", "paged"))
+        assert (row["padded_tokens"] > 0) == (engine in ("static", "continuous", "paged"))
+        parts = sum(row[f"{part}_s"] for part in PARTS)
+        assert parts == pytest.approx(row["wall_s"], rel=0.2)
+        assert 0 < row["ttft_p50_s"] <= row["ttft_max_s"] <= row["wall_s"]
+
+
+def test_engines_return_the_same_tokens(setting: experiment.Setting) -> None:
+    points = experiment.points(Params(**{**SMALL, "batches": ("mixed",), "recorded_runs": 1}))
+    assert len({experiment.measure(point, setting, {})[0]["tokens_sha256"] for point in points}) == 1

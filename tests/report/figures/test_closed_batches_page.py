@@ -1,0 +1,79 @@
+"""The closed-batches page from tiny weights: the shipped notebook, run for real, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from interleave.report.figures import closed_batches as draw
+from interleave.report.layout import find_notebook
+from interleave.report.runner import run_notebook
+
+
+def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> None:
+    chosen = {
+        "model": "tiny",
+        "rows": [3],
+        "engines": ["paged", "chunked"],
+        "recorded_runs": 1,
+        "warmup_runs": 0,
+    }
+    result = run_notebook(find_notebook("closed_batches"), overrides=chosen, say=lambda _: None)
+    notebook = nbformat.read(result.path, as_version=4)
+    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    assert "All engines returned the same tokens" in shown
+    assert "not run" in shown  # predictions about engines that were left out stay open
+    numbers = result.provenance["numbers"]
+    assert {numbers["fastest_engine"]["value"], numbers["slowest_engine"]["value"]} == {"paged", "chunked"}
+    assert numbers["paged_over_chunked"]["value"] > 0
+
+
+def rows(**seconds: list[float]) -> pd.DataFrame:
+    """Runs of engines on mixed8, each with the given wall times, all else alike."""
+    return pd.DataFrame(
+        {
+            "batch": "mixed",
+            "rows": 8,
+            "engine": engine,
+            "run": run,
+            "wall_s": wall,
+            "copied_tokens": 100 if engine == "paged" else 0,
+            "kv_bytes_per_token": 2**20,
+            "copy_bytes_per_s": 200.0 * 2**20,
+            "copy_s": 2.0,
+            "worst_gap_s": 1.0,
+            "peak_transient_bytes": 2.0**20,
+            **{f"{part}_s": wall / 10 for part in draw.PARTS if part != "copy"},
+        }
+        for engine, walls in seconds.items()
+        for run, wall in enumerate(walls)
+    )
+
+
+def test_medians_keep_the_range_and_the_order() -> None:
+    table = draw.medians(rows(paged=[10.0, 12.0, 50.0], chunked=[6.0]))
+    assert list(table["engine"]) == ["paged", "chunked"]
+    assert list(table["batch"]) == ["mixed8", "mixed8"]
+    assert list(table.iloc[0][["wall_s", "wall_low", "wall_high", "num_runs"]]) == [12.0, 10.0, 50.0, 3]
+    assert draw.ratio(table, "mixed8", "paged", "chunked") == 2.0
+    assert draw.ratio(table, "mixed8", "static", "chunked") is None
+
+
+def test_the_copy_is_set_against_its_bytes() -> None:
+    (line,) = draw.copy_table(draw.medians(rows(paged=[10.0], chunked=[6.0]))).to_dict("records")
+    assert line["copied [MiB]"] == 100
+    assert line["at copy bandwidth [ms]"] == pytest.approx(500)
+    assert line["measured [ms]"] == 2000
+    assert line["share of wall [%]"] == 20
+
+
+def test_verdicts_say_held_missed_or_not_run() -> None:
+    found = draw.verdicts(draw.medians(rows(paged=[10.0], whole=[5.0], chunked=[6.0]))).set_index("no.")
+    assert found.loc["1", "verdict"] == "held"  # 0.5 is at most two thirds
+    assert found.loc["2", "verdict"] == "held"  # 1.2
+    assert found.loc["4a", "verdict"] == "missed"  # 20% is not below 1%
+    assert found.loc["7", "verdict"] == "not run"
+    assert found.loc["3", "verdict"] == "not run"

@@ -1,0 +1,38 @@
+"""Numbers and frames as a page prints them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from interleave.report.printed import spoken, table_html
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (3.14159, 3, "3.14"),
+        (1234.5, 2, "1,200"),
+        (0.00123, 2, "0.0012"),
+        (0.996, 2, "1.00"),
+        (44048, 2, "44,048"),
+        (0.0, 2, "0"),
+        (-2.5, 2, "-2.5"),
+        ("about a third", 2, "about a third"),
+    ],
+)
+def test_numbers_in_prose(value: float | str, digits: int, text: str) -> None:
+    assert spoken(value, digits) == text
+
+
+def test_a_table_prints_dashes_for_missing_values_and_escapes_text() -> None:
+    frame = pd.DataFrame({"engine": ["a<b", "c"], "wall [s]": [1.23456, None], "n": [3, 4]})
+    assert table_html(frame) == (
+        "<table><thead><tr><th>engine</th><th>wall [s]</th><th>n</th></tr></thead><tbody>"
+        "<tr><td>a&lt;b</td><td>1.23</td><td>3</td></tr><tr><td>c</td><td>–</td><td>4</td></tr></tbody></table>"
+    )
+
+
+def test_a_table_fits_a_page() -> None:
+    with pytest.raises(ValueError, match="7 columns; at most 6"):
+        table_html(pd.DataFrame([range(7)]))
