@@ -65,10 +65,13 @@ def _decode_split(
     for start in range(begin, tl.minimum(begin + SPLIT, span), TILE):
         position = start + tl.arange(0, TILE)
         seen = position < context_len
-        block = tl.load(tables_ptr + index * stride_table + position // block_tokens, mask=seen, other=0)
+        # The span is read whole, as a masked kernel would: what lies beyond the context is dropped
+        # after the load, so that a layout which walks the widest row pays for it.
+        walked = position < span
+        block = tl.load(tables_ptr + index * stride_table + position // block_tokens, mask=walked, other=0)
         slot = block.to(tl.int64) * block_tokens + position % block_tokens
         at = cache_head + slot * stride_cache_slot
-        k = tl.load(k_ptr + at[:, None] + lane[None, :], mask=seen[:, None], other=0.0)
+        k = tl.load(k_ptr + at[:, None] + lane[None, :], mask=walked[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
         scores = tl.where(seen[None, :], scores, float("-inf"))
         new_highest = tl.maximum(highest, tl.max(scores, 1))
@@ -76,7 +79,8 @@ def _decode_split(
         shift = tl.where(new_highest == float("-inf"), 0.0, new_highest)
         weights = tl.exp(scores - shift[:, None])
         rescale = tl.exp(highest - shift)
-        v = tl.load(v_ptr + at[:, None] + lane[None, :], mask=seen[:, None], other=0.0)
+        v = tl.load(v_ptr + at[:, None] + lane[None, :], mask=walked[:, None], other=0.0)
+        v = tl.where(seen[:, None], v, 0.0)
         acc = acc * rescale[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         total = total * rescale + tl.sum(weights, 1)
         highest = new_highest

@@ -21,7 +21,8 @@ class Executed:
 
     tokens: the sampled token of every piece that yields one, by request id.
     parts_s: seconds by kind: prefill, decode, mixed (a forward with both), copy, sample.
-    copied_tokens: positions whose K and V were moved from a throwaway cache.
+    copied_tokens: positions whose K and V were moved: out of a throwaway cache, or to close a gap
+    between slots.
     """
 
     tokens: dict[str, int]
@@ -35,7 +36,7 @@ class Executor(Protocol):
     def execute(self, plan: StepPlan) -> Executed: ...
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
-        """Rows that ended, with the blocks they held."""
+        """Rows that ended, with the blocks they held; hearing of a row twice changes nothing."""
         ...
 
 
@@ -106,14 +107,19 @@ class Engine:
         plan = self.scheduler.plan()
         prefill_tokens, decode_rows = plan.num_prefill_tokens, plan.num_decode_rows
         held_rows = sum(1 for f in plan.forwards for piece in f if piece.row.finish_reason is not None)
-        blocks = {row.request_id: row.blocks for row in self.scheduler.rows}
+        rows = list(self.scheduler.rows)
+        blocks = {row.request_id: row.blocks for row in rows}
         try:
             executed = self.executor.execute(plan)
             committed = self.scheduler.commit(plan, executed.tokens)
             if released := committed.released:
                 self.executor.release(released, [blocks[row.request_id] for row in released])
         except BaseException as fault:
-            failed = self._fail_all()
+            failed = self.scheduler.live_ids
+            for request_id in failed:
+                self.scheduler.abort(request_id, reason="error")
+            # Also the rows that ended in this very step: the executor may not have heard of it.
+            self.executor.release(rows, [blocks[row.request_id] for row in rows])
             if not isinstance(fault, Exception):
                 raise
             raise EngineFault(
@@ -128,15 +134,6 @@ class Engine:
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,
         )
-
-    def _fail_all(self) -> list[str]:
-        failed = self.scheduler.live_ids
-        blocks = [row.blocks for row in self.scheduler.rows]
-        rows = list(self.scheduler.rows)
-        for request_id in failed:
-            self.scheduler.abort(request_id, reason="error")
-        self.executor.release(rows, blocks)
-        return failed
 
     def check(self) -> None:
         """Assert that no block is lost; when idle, that all of them are free."""

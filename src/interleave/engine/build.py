@@ -12,7 +12,7 @@ from interleave.engine.batched import Engine, Executor
 from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import Attention, BatchExecutor
 from interleave.engine.layouts import BlockLayout, SlotLayout
-from interleave.engine.memory import default_pool_blocks
+from interleave.engine.memory import default_pool_blocks, measure_transient
 from interleave.engine.nocache import NoCacheExecutor
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
@@ -182,7 +182,16 @@ def _pool_blocks(
         return int(pool_gib * 2**30) // block_bytes
     longest = config.max_request_tokens or decoder.config.max_position_embeddings
     wanted = config.max_rows * need_blocks(longest, block_tokens)
-    forward_tokens = min(
-        (config.chunk_budget or longest) + config.max_rows, decoder.config.max_position_embeddings
-    )
-    return default_pool_blocks(decoder, block_bytes, wanted, forward_tokens)
+    return default_pool_blocks(decoder, block_bytes, wanted, _worst_transient(decoder, config, longest))
+
+
+def _worst_transient(decoder: Decoder, config: SchedulerConfig, longest: int) -> int:
+    """Bytes that the largest forward this scheduler can plan adds; 0 where memory can't be measured."""
+    rows, all_prompts = config.max_rows, config.max_rows * longest
+    budget = config.chunk_budget or all_prompts
+    if config.policy == "padded":
+        # The whole group at once, with the throwaway keys and values of every layer.
+        dense = decoder.config.kv_bytes_per_token_factor * decoder.weights.embed.element_size() * all_prompts
+        return dense + (measure_transient(decoder, all_prompts, rows) or 0)
+    largest = max(budget, longest) if config.policy == "whole" else min(budget, all_prompts)
+    return measure_transient(decoder, largest + rows, rows) or 0

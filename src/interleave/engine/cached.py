@@ -1,7 +1,8 @@
 """The second rung, and the anchor of the parity gates: one request, one contiguous cache.
 
-It shares no cache, batching or attention code with the pool engines, so that agreeing with it
-means something.
+It shares no cache, batching or decode attention with the other engines; its prefill is torch's own
+attention, which `nocache` and the padded groups call too. The parity gate therefore holds it to the
+`reference` attention as well.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class CachedExecutor:
         self._v: list[Tensor] = []
 
     def execute(self, plan: StepPlan) -> Executed:
-        laps = Laps(self.decoder.device)
+        laps = Laps()
         tokens: dict[str, int] = {}
         for row in plan.admitted:
             self._allocate(row)

@@ -35,16 +35,17 @@ class Attention(Protocol):
 
 
 class Laps:
-    """Wall time by kind. On a GPU each lap waits for the device, so that work lands in its own lap."""
+    """The host's wall time by kind.
 
-    def __init__(self, device: torch.device) -> None:
+    On a CPU that is where the work is done. On a GPU the host only launches it, and what it waits
+    for lands in `sample`, which reads the tokens: nothing is made to wait for the sake of a lap.
+    """
+
+    def __init__(self) -> None:
         self.parts_s: dict[str, float] = {}
-        self._wait = torch.cuda.synchronize if device.type == "cuda" else None
         self._last = time.perf_counter()
 
     def lap(self, kind: str) -> None:
-        if self._wait is not None:
-            self._wait()
         now = time.perf_counter()
         self.parts_s[kind] = self.parts_s.get(kind, 0.0) + now - self._last
         self._last = now
@@ -102,24 +103,30 @@ class BatchExecutor:
         self._sample = Sampler(decoder)
 
     def execute(self, plan: StepPlan) -> Executed:
-        laps = Laps(self.decoder.device)
+        laps = Laps()
+        copied_tokens, gone_slots = self.layout.compact(self.cache)
+        if self.poison_freed:
+            self.cache.poison(gone_slots)
+        laps.lap("copy")
         self.layout.admit(plan.admitted)
-        tokens: dict[str, int] = {}
-        copied_tokens = 0
+        last_hidden: list[Tensor] = []
         for forward in plan.forwards:
             if plan.padded:
                 dense = dense_prefill(self.decoder, forward)
-                last_hidden = dense.last_hidden
+                last_hidden.append(dense.last_hidden)
                 laps.lap("prefill")
                 tables = [list(self.layout.table(piece.row)) for piece in forward]
                 copied_tokens += copy_into(self.cache, forward, dense, tables)
                 del dense
                 laps.lap("copy")
             else:
-                last_hidden = self._packed(forward)
+                last_hidden.append(self._packed(forward))
                 laps.lap(forward_kind(forward))
-            tokens |= self._sample(forward, last_hidden)
-            laps.lap("sample")
+        # Once a step: a second forward does not wait for the first one's tokens, and the head's
+        # weights are read once.
+        pieces = [piece for forward in plan.forwards for piece in forward]
+        tokens = self._sample(pieces, torch.cat(last_hidden)) if pieces else {}
+        laps.lap("sample")
         return Executed(tokens, laps.parts_s, copied_tokens)
 
     def _packed(self, forward: Forward) -> Tensor:
@@ -135,10 +142,9 @@ class BatchExecutor:
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         self._sample.forget(rows)
-        free_slots = self.layout.release(rows, self.cache)
-        if self.poison_freed:
-            freed = free_slots if isinstance(self.layout, SlotLayout) else [b for own in blocks for b in own]
-            self.cache.poison(freed)
+        self.layout.release(rows)
+        if self.poison_freed and isinstance(self.layout, BlockLayout):
+            self.cache.poison([block for own in blocks for block in own])
 
 
 def forward_kind(forward: Forward) -> str:

@@ -22,23 +22,26 @@ class BlockLayout:
     def table(self, row: Row) -> Sequence[int]:
         return row.blocks
 
-    def release(self, rows: list[Row], cache: KVCache) -> list[int]:
-        """Blocks that hold nothing any more, known to the scheduler already."""
-        return []
+    def release(self, rows: Sequence[Row]) -> None:
+        """Nothing to do: the scheduler has the blocks back."""
+
+    def compact(self, cache: KVCache) -> tuple[int, list[int]]:
+        """Blocks need no neighbours, so nothing ever moves: (0 positions, no block)."""
+        return 0, []
 
 
 class SlotLayout:
     """One full-width slot per row, kept compact: rows 0..R-1 use slots 0..R-1.
 
     A slot is a cache block as wide as the longest request. Attention walks the widest row's span
-    for every row, and when a row ends the last one's K and V move into the gap.
+    for every row. When rows have ended, the next step first moves the last ones into the gaps.
     """
 
     walk_widest = True
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
-        self.moved_tokens = 0
+        self._ended: set[int] = set()
 
     def admit(self, rows: Sequence[Row]) -> None:
         self._rows.extend(rows)
@@ -46,17 +49,22 @@ class SlotLayout:
     def table(self, row: Row) -> Sequence[int]:
         return (self._rows.index(row),)
 
-    def release(self, rows: list[Row], cache: KVCache) -> list[int]:
-        """Close the gaps that `rows` leave and return the slots that fell free."""
-        ended = set(map(id, rows))
-        survivors = [row for row in self._rows if id(row) not in ended]
+    def release(self, rows: Sequence[Row]) -> None:
+        """These rows have ended; one that never got here changes nothing."""
+        self._ended.update(map(id, rows))
+
+    def compact(self, cache: KVCache) -> tuple[int, list[int]]:
+        """Close the gaps of ended rows. Returns (positions moved, slots that fell free)."""
         occupied = len(self._rows)
-        for slot in range(len(survivors)):
-            if id(self._rows[slot]) in ended:
-                source = max(i for i, row in enumerate(self._rows) if id(row) not in ended)
+        survivors = sum(id(row) not in self._ended for row in self._rows)
+        moved_tokens = 0
+        for slot in range(survivors):
+            if id(self._rows[slot]) in self._ended:
+                source = max(i for i, row in enumerate(self._rows) if id(row) not in self._ended)
                 moved = self._rows[source]
                 cache.move(source, slot, moved.num_computed)
-                self.moved_tokens += moved.num_computed
+                moved_tokens += moved.num_computed
                 self._rows[slot], self._rows[source] = moved, self._rows[slot]
-        del self._rows[len(survivors) :]
-        return list(range(len(survivors), occupied))
+        del self._rows[survivors:]
+        self._ended.clear()
+        return moved_tokens, list(range(survivors, occupied))

@@ -13,7 +13,6 @@ from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.records import RequestRecord, RunLog, StepRecord
 from interleave.schedule.request import Request
 
-
 CLOCK_ROUNDING_S = 1e-9
 """A clock that counts from long ago cannot show less: sleeping for it might never end."""
 

@@ -6,7 +6,6 @@ mark of the resident set, elsewhere not at all (None).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -17,15 +16,6 @@ from interleave.model.decoder import Decoder
 
 POOL_MARGIN = 0.10
 """Share of the free memory that the default pool leaves to everything that nobody counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """Bytes. transient_bytes: what the largest packed forward adds, None where it cannot be measured."""
-
-    weight_bytes: int
-    pool_bytes: int
-    transient_bytes: int | None
 
 
 class PeakMemory:
@@ -68,13 +58,26 @@ def _high_water_mark() -> int:
     raise RuntimeError("/proc/self/status has no VmHWM line")
 
 
-def measure_transient(decoder: Decoder, num_tokens: int) -> int | None:
-    """Bytes that one packed forward of `num_tokens` positions and its logits add, measured."""
-    tokens = torch.zeros(num_tokens, dtype=torch.int64, device=decoder.device)
-    positions = torch.arange(num_tokens, device=decoder.device)
+def measure_transient(decoder: Decoder, num_tokens: int, num_rows: int = 1) -> int | None:
+    """Bytes that one forward of `num_tokens` positions, sampled at `num_rows`, adds.
+
+    Measured on up to PROBE_TOKENS positions and scaled to `num_tokens`: beyond that a forward's
+    buffers grow with its positions. None where memory cannot be measured.
+    """
+    probe = min(num_tokens, PROBE_TOKENS, decoder.config.max_position_embeddings)
+    tokens = torch.zeros(probe, dtype=torch.int64, device=decoder.device)
+    positions = torch.arange(probe, device=decoder.device)
     with PeakMemory(decoder.device) as peak:
-        decoder.logits(decoder.forward(tokens, positions, causal)[:1])
-    return peak.peak_bytes
+        hidden = decoder.forward(tokens, positions, causal)
+    logits_bytes = num_rows * decoder.config.vocab_size * 4
+    return (
+        None
+        if peak.peak_bytes is None
+        else -(-peak.peak_bytes * num_tokens // probe) + logits_bytes + hidden.nbytes
+    )
+
+
+PROBE_TOKENS = 1024
 
 
 def free_bytes(device: torch.device) -> int:
@@ -83,17 +86,17 @@ def free_bytes(device: torch.device) -> int:
     return psutil.virtual_memory().available
 
 
-def default_pool_blocks(decoder: Decoder, block_bytes: int, wanted_blocks: int, num_tokens: int) -> int:
-    """Blocks that fit what is left after the weights and the worst measured transient.
+def default_pool_blocks(decoder: Decoder, block_bytes: int, wanted_blocks: int, transient: int) -> int:
+    """Blocks that fit what is left after the weights and the worst transient, in bytes.
 
-    wanted_blocks caps the answer: beyond it no admission could ever use a block. num_tokens is the
-    largest packed forward. RuntimeError when not even one block fits.
+    wanted_blocks caps the answer: beyond it no admission could ever use a block. ValueError, with
+    the numbers, when not even one block fits.
     """
-    transient = measure_transient(decoder, num_tokens) or 0
     room = int((free_bytes(decoder.device) - transient) * (1.0 - POOL_MARGIN))
     if room < block_bytes:
-        raise RuntimeError(
+        raise ValueError(
             f"no room for a KV pool: {room} bytes are left after weights, a transient of {transient} bytes and "
-            f"a margin of {POOL_MARGIN:.0%}; one block takes {block_bytes}"
+            f"a margin of {POOL_MARGIN:.0%}, one block takes {block_bytes}; lower max_rows, chunk_budget or "
+            "max_request_tokens, or set pool_gib"
         )
     return min(wanted_blocks, room // block_bytes)

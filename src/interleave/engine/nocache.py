@@ -21,7 +21,7 @@ class NoCacheExecutor:
         self._sample = Sampler(decoder)
 
     def execute(self, plan: StepPlan) -> Executed:
-        laps = Laps(self.decoder.device)
+        laps = Laps()
         tokens: dict[str, int] = {}
         for forward in plan.forwards:
             (piece,) = forward

@@ -44,8 +44,8 @@ class StepRecord:
 
     prefill_tokens: prompt positions computed; padded_tokens: positions computed that no request
     asked for (padding of a group, or rows held after they ended); copied_tokens: positions whose
-    K and V were moved from a throwaway cache; forwards: passes of the model.
-    parts_s: seconds by kind (prefill, decode, copy, sample, host); they sum to end_s - start_s.
+    K and V were moved, out of a throwaway cache or to close a gap between slots; forwards: passes of the model.
+    parts_s: seconds by kind (prefill, decode, mixed for a forward with both, copy, sample, host); they sum to end_s - start_s.
     """
 
     step: int
