@@ -6,6 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine is slow, not wrong: no example fails for the time it took.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def _no_gpu() -> str | None:

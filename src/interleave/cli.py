@@ -339,7 +339,9 @@ _BENCH_OPTIONS = [
     click.option("--order", help="Who takes the token budget first: decode_first or prefill_first."),
     click.option("--block-tokens", type=int, help="Tokens a block.  [default: 64/scale]"),
     click.option("--pool-gib", type=float, help="Size of the KV pool.  [default: what memory leaves]"),
-    click.option("--backend", help="Attention: cpu or reference.  [default: the fast one that applies]"),
+    click.option(
+        "--backend", help="Attention: cpu, triton or reference.  [default: the fast one that applies]"
+    ),
     click.option(
         "--model",
         default="smollm2",

@@ -15,11 +15,12 @@ from interleave.engine.build import ENGINES
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run, summary_lines, write_document
 from interleave.lab.bench_config import BenchConfig, bench_trace
-from interleave.lab.bench_run import model_corpus, run_bench
+from interleave.lab.bench_run import run_bench
 from interleave.lab.corpus import byte_tokens, read_corpus
 from interleave.lab.files import StorageError, check_writable
 from interleave.lab.paths import data_dir
 from interleave.lab.provenance import provenance
+from interleave.lab.serving import model_corpus
 from interleave.lab.timing import HELD_VARIABLE
 from interleave.lab.trace import Trace, TraceRow, write_csv
 from interleave.lab.workload import workload

@@ -12,20 +12,15 @@ from typing import Any
 
 import torch
 
-from interleave.engine.batched import Engine
-from interleave.engine.build import build_engine
-from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
 from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
-from interleave.lab.corpus import byte_tokens, corpus_tokens
 from interleave.lab.devices import place
-from interleave.lab.metrics import check_budget
 from interleave.lab.provenance import provenance, utc_now
+from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.timing import timing_lock
-from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
     scaled_block_tokens,
@@ -60,7 +55,19 @@ def run_bench(
     )
     model = load_model(config.model, config.dtype, config.device, say=say)
     requests = requests_from_trace(trace, model_corpus(model), config.seed)
-    engine = _engine(config, model, trace)
+    engine = trace_engine(
+        config.engine,
+        model,
+        trace,
+        max_rows=config.max_rows,
+        chunk_budget=config.chunk_budget,
+        max_chunk=config.max_chunk,
+        token_budget=config.token_budget,
+        order=config.order,
+        block_tokens=config.block_tokens,
+        backend=config.backend,
+        pool_gib=config.pool_gib,
+    )
     for request in requests:
         engine.validate(request)
     here = place(config.device)
@@ -76,6 +83,7 @@ def run_bench(
     finished: list[RunLog] = []
     current: RunLog | None = None
     status = "failed"
+    pool_bytes = touch_pool(engine)
     peak = PeakMemory(device)
     try:
         with timing_lock(config.device, say), peak:
@@ -85,9 +93,7 @@ def run_bench(
             for number in range(config.runs):
                 current = RunLog()
                 say(f"run {number + 1} of {config.runs}: {len(requests)} requests")
-                serve(engine, requests, log=current)
-                for record in current.requests:
-                    check_budget(record)
+                serve_checked(engine, requests, log=current)
                 finished.append(current)
         status = "completed"
     except (KeyboardInterrupt, SystemExit):
@@ -101,38 +107,12 @@ def run_bench(
                 trace,
                 origin,
                 mark="measured-cpu" if device.type == "cpu" else "measured-gpu",
-                memory=_memory(model, engine, peak),
+                memory=_memory(model, pool_bytes, peak),
                 runs=finished,
                 status=status,
             )
             publish(document)
     return document
-
-
-def model_corpus(model: LoadedModel) -> list[int]:
-    """The corpus in the model's own tokens; bytes for a model without a tokenizer."""
-    if model.tokenizer is None:
-        return corpus_tokens(lambda text: [token % model.config.vocab_size for token in byte_tokens(text)])
-    tokens = corpus_tokens(model.tokenizer.encode)
-    return tokens[1:] if tokens[0] == model.config.bos_token_id else tokens
-
-
-def _engine(config: BenchConfig, model: LoadedModel, trace: Trace) -> Engine:
-    assert config.block_tokens is not None
-    return build_engine(
-        config.engine,
-        model.decoder,
-        max_rows=config.max_rows,
-        chunk_budget=config.chunk_budget,
-        max_chunk=config.max_chunk,
-        token_budget=config.token_budget,
-        order=config.order,
-        block_tokens=config.block_tokens,
-        backend=config.backend,
-        pool_gib=config.pool_gib,
-        # Slots are as wide as the longest request that will come, as the published engine's were.
-        max_request_tokens=max(row.prompt_tokens + row.new_tokens for row in trace.rows),
-    )
 
 
 def _warmup_requests(config: BenchConfig, requests: list[Request]) -> list[Request]:
@@ -141,11 +121,10 @@ def _warmup_requests(config: BenchConfig, requests: list[Request]) -> list[Reque
     return [replace(request, due_s=0.0) for request in requests[: config.max_rows]]
 
 
-def _memory(model: LoadedModel, engine: Engine, peak: PeakMemory) -> dict[str, int | None]:
-    """Bytes: weights, the KV pool (None without one), and how far memory rose while serving."""
-    cache = engine.executor.cache if isinstance(engine.executor, BatchExecutor) else None
+def _memory(model: LoadedModel, pool_bytes: int | None, peak: PeakMemory) -> dict[str, int | None]:
+    """Bytes: weights, the KV pool (None without one), and how far memory rose above both."""
     return {
         "weight_bytes": model.decoder.weight_bytes,
-        "pool_bytes": None if cache is None else cache.nbytes,
+        "pool_bytes": pool_bytes,
         "peak_bytes": peak.peak_bytes,
     }

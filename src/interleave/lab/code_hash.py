@@ -17,10 +17,13 @@ MEASURED_FOLDERS = (
     "src/interleave/engine",
     "kernels/interleave_kernels",
 )
+# Modules of the lab that make the numbers or the requests, and data that is neither code nor config.
+MEASURED_MODULES = ("arrivals", "corpus", "metrics", "quantiles", "serving", "trace", "workload")
+MEASURED_DATA = ("src/interleave/model/configs/*.json", "data/corpus/*.txt")
 
 
 def measured_sources(root: Path, *more: Path) -> list[Path]:
-    """Every Python file that a measured point depends on, with `more` (experiment files), sorted.
+    """Every file that a measured point depends on, with `more` (experiment files), sorted.
 
     Raises ValueError naming a folder that holds no Python file or a file that does not exist.
     """
@@ -30,6 +33,9 @@ def measured_sources(root: Path, *more: Path) -> list[Path]:
         if not files:
             raise ValueError(f"no Python files under {root / folder}: cannot tell which code was measured")
         found.update(path.resolve() for path in files)
+    found.update((root / f"src/interleave/lab/{name}.py").resolve() for name in MEASURED_MODULES)
+    for pattern in MEASURED_DATA:
+        found.update(path.resolve() for path in root.glob(pattern))
     for path in more:
         if not path.is_file():
             raise ValueError(f"no source file {path}: cannot tell which code was measured")
@@ -37,7 +43,7 @@ def measured_sources(root: Path, *more: Path) -> list[Path]:
 
 
 def code_hash(paths: Iterable[Path], root: Path) -> str:
-    """SHA-256 over the files' names relative to `root` and their syntax trees.
+    """SHA-256 over the files' names relative to `root` and their syntax trees (bytes, if not Python).
 
     Raises ValueError naming a file that is missing or does not parse.
     """
@@ -45,13 +51,17 @@ def code_hash(paths: Iterable[Path], root: Path) -> str:
     root = root.resolve()
     for path in sorted(path.resolve() for path in paths):
         try:
-            tree = ast.parse(path.read_bytes(), filename=str(path))
+            content = path.read_bytes()
+            pieces = _pieces(ast.parse(content, filename=str(path))) if path.suffix == ".py" else None
         except (OSError, SyntaxError) as error:
             raise ValueError(f"cannot hash the code in {path}: {error}") from error
         name = path.relative_to(root) if path.is_relative_to(root) else path.name
         digest.update(f"{name}\n".encode())
-        for piece in _pieces(tree):
-            digest.update(piece.encode())
+        if pieces is None:
+            digest.update(content)
+        else:
+            for piece in pieces:
+                digest.update(piece.encode())
         digest.update(b"\n")
     return digest.hexdigest()
 

@@ -1,6 +1,6 @@
 """The tensors of a decoder, fused as the decoder uses them, and weights made from a seed.
 
-Loaders for files live in `weights_gguf.py` and `weights_hf.py`; `load` in `sources.py` picks one.
+Loaders for files live in `weights_gguf.py` and `weights_hf.py`; `load_model` in `sources.py` picks one.
 """
 
 from __future__ import annotations

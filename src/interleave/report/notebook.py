@@ -13,9 +13,11 @@ import json
 import logging
 import math
 import os
+import shlex
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from html import escape
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -152,18 +154,18 @@ class NotebookRun:
 
     def closing(self) -> None:
         """How this page was made: parameters, command, time spent measuring, machine."""
+        usual = plain_values(self.experiment.Params()) | self.experiment.PROFILES.get(self.profile, {})
         changed = {
-            name: value
-            for name, value in plain_values(self.params).items()
-            if value != plain_values(self.experiment.Params())[name]
+            name: value for name, value in plain_values(self.params).items() if value != plain(usual[name])
         }
         origin = self._measured.origin() if self._measured else {}
-        words = [f"interleave run {self.name.rpartition('.')[2]}"]
-        words += [f"--profile {self.profile}"] if self.profile != "quick" else []
-        words += [f"-p {name} {json.dumps(value)}" for name, value in changed.items()]
+        words = ["interleave", "run", self.name.rpartition(".")[2]]
+        words += ["--profile", self.profile] if self.profile != "quick" else []
+        for name, value in changed.items():
+            words += ["-p", name, value if isinstance(value, str) else json.dumps(value)]
         seconds = origin.get("duration_s")
         rows = {
-            "command": f"<code>{' '.join(words)}</code>",
+            "command": f"<code>{escape(shlex.join(words))}</code>",
             "measuring took": "–" if seconds is None else f"{seconds:.0f} s, begun {origin['started']}",
             "machine": f"{origin.get('device')}, {origin.get('threads')} threads",
             "software": f"Python {origin.get('python')}, torch {origin.get('torch')}",

@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
-from interleave.lab.bench_run import model_corpus
+from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.lab.quantiles import distribution
+from interleave.lab.serving import model_corpus, serve_checked, trace_engine
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
@@ -125,6 +126,7 @@ def estimate_s(params: Params) -> list[float]:
 
 
 def prepare(params: Params) -> Setting:
+    torch.set_num_threads(num_threads())
     model = load_model(params.model, params.dtype, params.device)
     return Setting(model, model_corpus(model))
 
@@ -150,22 +152,18 @@ def measure(point: Point, setting: Setting, earlier: Mapping[str, list[Row]]) ->
 
 
 def _serve(config: Mapping[str, Any], setting: Setting, trace: Trace) -> RunLog:
-    engine = build_engine(
+    engine = trace_engine(
         config["engine"],
-        setting.model.decoder,
+        setting.model,
+        trace,
         max_rows=config["max_rows"],
         chunk_budget=config["chunk_budget"] or scaled_chunk_budget(config["scale"]),
         block_tokens=scaled_block_tokens(config["scale"]),
-        max_request_tokens=max(row.prompt_tokens + row.new_tokens for row in trace.rows),
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
     # Discarded: fills caches and compiles whatever this engine compiles.
     serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
-    log = serve(engine, requests)
-    for record in log.requests:
-        metrics.check_order(record)
-        metrics.check_budget(record)
-    return log
+    return serve_checked(engine, requests)
 
 
 def _run_facts(log: RunLog, config: Mapping[str, Any], rate: float | None) -> Row:

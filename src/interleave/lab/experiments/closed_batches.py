@@ -19,17 +19,15 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from interleave.engine.batched import Engine
 from interleave.engine.build import build_engine
-from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
-from interleave.lab.bench_run import model_corpus
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
+from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
@@ -196,15 +194,15 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
     config = point.config
     trace = _trace(config)
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    engine = build_engine(
+    engine = trace_engine(
         config["engine"],
-        setting.model.decoder,
+        setting.model,
+        trace,
         max_rows=config["rows"],
         chunk_budget=config["chunk_budget"],
         block_tokens=scaled_block_tokens(config["scale"]),
-        max_request_tokens=max(row.prompt_tokens + row.new_tokens for row in trace.rows),
     )
-    pool_bytes = _touch_pool(engine)
+    pool_bytes = touch_pool(engine)
     for _ in range(config["warmup_runs"]):
         serve(engine, requests)
     logs: list[RunLog] = []
@@ -212,7 +210,7 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
     for _ in range(config["recorded_runs"]):
         _give_back_free_memory()
         with PeakMemory(setting.model.decoder.device) as peak:
-            logs.append(serve(engine, requests))
+            logs.append(serve_checked(engine, requests))
         peaks += [] if peak.peak_bytes is None else [peak.peak_bytes]
     memory = {
         "weight_bytes": setting.model.decoder.weight_bytes,
@@ -226,9 +224,6 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
 
 
 def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:
-    for record in log.requests:
-        metrics.check_order(record)
-        metrics.check_budget(record)
     gaps_s = [gap.gap_s for gap in metrics.incumbent_gaps(log)]
     first_tokens_s = [record.token_times_s[0] for record in log.requests]
     last_token_s = max(record.token_times_s[-1] for record in log.requests)
@@ -257,15 +252,6 @@ def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:
         **{f"{part}_s": parts_s.get(part, 0.0) for part in PARTS},
         "tokens_sha256": hashlib.sha256(outputs.encode()).hexdigest(),
     }
-
-
-def _touch_pool(engine: Engine) -> int | None:
-    """Write the whole KV pool once, so that its pages don't count as transient; its bytes."""
-    if not isinstance(engine.executor, BatchExecutor):
-        return None
-    engine.executor.cache.k.zero_()
-    engine.executor.cache.v.zero_()
-    return engine.executor.cache.nbytes
 
 
 def _give_back_free_memory() -> None:

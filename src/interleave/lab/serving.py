@@ -1,0 +1,62 @@
+"""From a trace to a checked run: the engine that fits it, its requests, and what serving them left.
+
+The one place where `bench` and the experiments put an engine and a workload together. Does not know
+what is made of the run, nor where it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interleave.engine.batched import Engine
+from interleave.engine.build import build_engine
+from interleave.engine.executor import BatchExecutor
+from interleave.engine.loop import serve
+from interleave.engine.records import RunLog
+from interleave.lab import metrics
+from interleave.lab.corpus import byte_tokens, corpus_tokens
+from interleave.lab.trace import Trace
+from interleave.model.sources import LoadedModel
+from interleave.schedule.request import Request
+
+
+def model_corpus(model: LoadedModel) -> list[int]:
+    """The corpus in the model's own tokens; bytes for a model without a tokenizer."""
+    if model.tokenizer is None:
+        return corpus_tokens(lambda text: [token % model.config.vocab_size for token in byte_tokens(text)])
+    tokens = corpus_tokens(model.tokenizer.encode)
+    return tokens[1:] if tokens[0] == model.config.bos_token_id else tokens
+
+
+def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) -> Engine:
+    """`build_engine` with room for the longest request that will come and no more.
+
+    Slots are as wide as that request, as the published engine's were; choices as in `build_engine`.
+    """
+    longest = max(row.prompt_tokens + row.new_tokens for row in trace.rows)
+    return build_engine(name, model.decoder, max_request_tokens=longest, **choices)
+
+
+def serve_checked(engine: Engine, requests: Sequence[Request], log: RunLog | None = None) -> RunLog:
+    """Serve to the end and check the records: instants in order, every budget generated in full.
+
+    Raises RecordError for a record that no correct run can leave.
+    """
+    log = serve(engine, requests, log=log)
+    for record in log.requests:
+        metrics.check_order(record)
+        metrics.check_budget(record)
+    return log
+
+
+def touch_pool(engine: Engine) -> int | None:
+    """Make the KV cache resident, so that no later peak includes it. Its bytes; None without one.
+
+    A fresh cache is address space: an operating system gives it memory page by page, as it is written.
+    """
+    if not isinstance(engine.executor, BatchExecutor):
+        return None
+    engine.executor.cache.k.zero_()
+    engine.executor.cache.v.zero_()
+    return engine.executor.cache.nbytes
