@@ -85,5 +85,7 @@ def test_pool_size_in_gib() -> None:
 
 
 def test_no_room_for_a_single_block() -> None:
-    with pytest.raises(RuntimeError, match="no room for a KV pool"):
-        default_pool_blocks(tiny(), block_bytes=2**60, wanted_blocks=4, num_tokens=8)
+    with pytest.raises(ValueError, match="no room for a KV pool"):
+        default_pool_blocks(tiny(), block_bytes=2**60, wanted_blocks=4, transient=0)
+    with pytest.raises(ValueError, match="no room for a KV pool"):
+        default_pool_blocks(tiny(), block_bytes=1024, wanted_blocks=4, transient=2**60)
