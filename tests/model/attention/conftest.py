@@ -1,0 +1,8 @@
+"""The cases are importable from every test of attention."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
