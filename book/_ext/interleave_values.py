@@ -4,8 +4,8 @@ Reads one generated file (`_build/values.json`, written by `interleave.report.bo
 
 - ``{value}`name` `` the text of a value and its mark; an unknown name is an error with the nearest one;
 - ``{mark}`measured-cpu` `` a mark alone;
-- ``{measured} experiment ...`` its content, where this build has a page for each of these experiments;
-- ``{unmeasured} experiment ...`` its content, where at least one of them has none;
+- ``::::{measured} name ...`` to ``::::`` its content, where this build has all of these (experiments, values);
+- ``::::{unmeasured} name ...`` to ``::::`` its content, where it lacks at least one of them;
 - ``{results-table} name`` a generated table.
 
 So no number is typed into prose, and no sentence about a result appears without the result.
@@ -14,6 +14,7 @@ So no number is typed into prose, and no sentence about a result appears without
 from __future__ import annotations
 
 import json
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +28,9 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from interleave.report.marks import find_mark
 
 VALUES_FILE = "_build/values.json"
+BLOCK = re.compile(
+    r"^::::\{(?P<kind>measured|unmeasured)\} (?P<names>.*)\n(?P<body>(?:.*\n)*?)::::$", re.MULTILINE
+)
 
 
 def load(app: Sphinx, config: Config) -> None:
@@ -36,6 +40,23 @@ def load(app: Sphinx, config: Config) -> None:
     config.interleave_values = json.loads(path.read_text("utf8")) if path.is_file() else empty
     if config.interleave_values["site"] == "preview":
         config.html_theme_options["announcement"] = config.interleave_values["announcement"]
+
+
+def select(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Keep or blank out the conditional blocks of a page, before it is parsed, so that they may hold headings.
+
+    Lines are blanked, not removed: warnings name the right ones.
+    """
+    app.env.note_dependency(VALUES_FILE)
+    values = app.config.interleave_values
+    have = {*values["experiments"], *values["values"]}
+
+    def chosen(block: re.Match[str]) -> str:
+        wanted = set(block["names"].split()) <= have
+        keep = wanted if block["kind"] == "measured" else not wanted
+        return f"\n{block['body']}" if keep else "\n" * block[0].count("\n")
+
+    source[0] = BLOCK.sub(chosen, source[0])
 
 
 def nearest(name: str, known: dict[str, Any]) -> str:
@@ -61,7 +82,7 @@ class Mark(SphinxRole):
 
 
 class Value(SphinxRole):
-    """The text of one value with its mark, kept on one line."""
+    """The text of one value, kept on one line; bold and with its mark unless it is exact."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         self.env.note_dependency(VALUES_FILE)
@@ -71,34 +92,12 @@ class Value(SphinxRole):
             return [], [self.inliner.reporter.error(message, line=self.lineno)]
         value = values[self.text]
         node = nodes.inline("", "", classes=["il-value"])
-        node += nodes.strong("", value["text"])
-        if value["mark"] is not None:
+        if value["mark"] is None:
+            node += nodes.Text(value["text"])
+        else:
+            node += nodes.strong("", value["text"])
             node += [nodes.Text("\N{NO-BREAK SPACE}"), badge(value["mark"])]
         return [node], []
-
-
-class Measured(SphinxDirective):
-    """Content that needs the pages of the named experiments."""
-
-    has_content = True
-    required_arguments = 1
-    final_argument_whitespace = True
-    wanted: ClassVar[bool] = True
-
-    def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(VALUES_FILE)
-        have = self.config.interleave_values["experiments"]
-        if all(name in have for name in self.arguments[0].split()) is not self.wanted:
-            return []
-        content = nodes.container()
-        self.state.nested_parse(self.content, self.content_offset, content)
-        return content.children
-
-
-class Unmeasured(Measured):
-    """The complement: content for a build without (some of) these pages."""
-
-    wanted = False
 
 
 class ResultsTable(SphinxDirective):
@@ -150,9 +149,8 @@ class ResultsTable(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("interleave_values", None, "")
     app.connect("config-inited", load)
+    app.connect("source-read", select)
     app.add_role("mark", Mark())
     app.add_role("value", Value())
-    app.add_directive("measured", Measured)
-    app.add_directive("unmeasured", Unmeasured)
     app.add_directive("results-table", ResultsTable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -186,22 +186,25 @@ def params(notebook: str) -> None:
 
 
 @main.command()
-def book() -> None:
+@click.option("--preview", is_flag=True, help="From this machine's quick runs instead, into _build/preview.")
+def book(preview: bool) -> None:
     """Build the published book from the committed runs; nothing is executed.
 
     Each experiment shows its best measured tier (gpu, else cpu). The site is _build/html, replaced
     only when the build has no warning, no dead link and loads nothing from a network.
 
     \b
-    Example:
+    Examples:
       interleave book
+      interleave run closed_batches -p chunk_budget 64 && interleave book --preview
     """
     from interleave.lab.paths import repo_root
     from interleave.report.book import build_site
     from interleave.report.layout import output_root
-    from interleave.report.runs import BOOK
+    from interleave.report.runs import BOOK, PREVIEW
 
-    click.echo(build_site(repo_root(), BOOK, say=click.echo, runs_root=output_root()))
+    site = PREVIEW if preview else BOOK
+    click.echo(build_site(repo_root(), site, say=click.echo, runs_root=output_root()))
 
 
 @main.command()

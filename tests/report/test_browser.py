@@ -42,7 +42,7 @@ def look(page: Path, width: int, theme: str, profile: Path) -> tuple[dict, list[
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     command = [browser, *FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1400,1000"]
     done = subprocess.run(
-        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=60, check=True
+        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=300, check=True
     )
     probed.unlink()
     frame.unlink()

@@ -58,7 +58,10 @@ def git(root: Path, *arguments: str) -> str:
 
 @pytest.mark.weights
 def test_a_report_runs_builds_and_leaves_the_tree_clean(checkout: Path, smollm2_folder: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    cache = checkout.parent / "cache"  # of its own, so as not to wait for a timing run of this machine
+    cache.mkdir()
+    (cache / smollm2_folder.name).symlink_to(smollm2_folder)
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "INTERLEAVE_CACHE": str(cache)}
     command = [sys.executable, "-m", "interleave.cli", "report"]
     done = subprocess.run(
         command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=False

@@ -141,8 +141,8 @@ def build_site(
 ) -> Path:
     """Build `site` from the repository at `root`; returns the path of its first page.
 
-    `say` takes one line of progress at a time; `runs_root` is where executed notebooks lie, if not
-    below `root`. Raises BookError; the last good site then stays.
+    `say` takes one line of progress at a time; `runs_root` is where executed notebooks and
+    points lie, if not below `root`. Raises BookError; the last good site then stays.
     """
     root = root.resolve()
     build = root / "_build"
@@ -154,7 +154,7 @@ def build_site(
         named = ", ".join(f"{page.run.notebook} ({page.tier})" for page in pages)
         say(f"staging {len(pages)} executed notebooks: {named}" if pages else "no executed notebook yet")
         stage(root, pages)
-        write_values(build / "values.json", page_values(site.name, pages))
+        write_values(build / "values.json", page_values(site.name, pages, runs_root or root))
         (build / "toc.yml").write_text(yaml.safe_dump(staged_toc(toc, pages), sort_keys=False), "utf8")
         say("building, with every warning an error")
         built = run_sphinx(root, build / "toc.yml", build / f"building-{site.name}")

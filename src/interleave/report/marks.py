@@ -1,4 +1,4 @@
-"""The four marks that say where a number comes from, as text and as HTML. Knows no results.
+"""The four marks that say where a number comes from, and a number with its mark. Knows no results.
 
 Every number that the report shows carries exactly one. The colours are in `book/_static/interleave.css`,
 under the class `il-mark-<name>`.
@@ -44,3 +44,16 @@ def badge_html(name: str) -> str:
     """The badge as one HTML element, for tables and cell outputs."""
     mark = find_mark(name)
     return f'<abbr class="il-mark il-mark-{mark.name}" title="{escape(mark.meaning)}">{mark.label}</abbr>'
+
+
+@dataclass(frozen=True)
+class Value:
+    """A text to print as it stands, the mark beside it (None: exact) and where it comes from."""
+
+    text: str
+    mark: str | None
+    source: str
+
+    def __post_init__(self) -> None:
+        if self.mark is not None:
+            find_mark(self.mark)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from interleave.lab.reference import load_published
 from interleave.lab.workload import scaled_block_tokens, workload
 from interleave.model.config_hf import shipped_config
-from interleave.report.marks import find_mark
+from interleave.report.headlines import headlines
+from interleave.report.marks import Value
 from interleave.report.runs import Page
 from interleave.report.status import status_table, versions_table
 from interleave.schedule.block_pool import need_blocks
@@ -30,19 +31,6 @@ PUBLISHED = "published-elsewhere"
 ANNOUNCEMENTS = {
     "preview": "Preview: measured on this machine with small draws. The published book is built by make book."
 }
-
-
-@dataclass(frozen=True)
-class Value:
-    """A text to print as it stands, the mark beside it (None: exact) and where it comes from."""
-
-    text: str
-    mark: str | None
-    source: str
-
-    def __post_init__(self) -> None:
-        if self.mark is not None:
-            find_mark(self.mark)
 
 
 # What the published reports print about their workload in passing; their results are in data/reference.
@@ -86,24 +74,31 @@ def trace_values() -> dict[str, Value]:
     return {f"trace.{name}": Value(text, None, "interleave.lab.workload") for name, text in texts.items()}
 
 
-def measured_values(pages: Sequence[Page]) -> dict[str, Value]:
-    """Every number that a staged notebook recorded, as `<experiment>.<name>`, as the page prints it."""
-    return {
-        f"{page.run.experiment}.{name}": Value(
-            number["text"], number.get("mark", page.mark), f"notebooks/{page.run.notebook}.ipynb"
-        )
-        for page in pages
-        for name, number in page.origin.get("numbers", {}).items()
-    }
+def measured_values(pages: Sequence[Page], root: Path) -> dict[str, Value]:
+    """What the staged pages say, as `<experiment>.<name>`: headlines, and each number as its page prints it.
+
+    root: below which the points behind the pages are stored.
+    """
+    values: dict[str, Value] = {}
+    for page in pages:
+        source = f"notebooks/{page.run.notebook}.ipynb"
+        said = headlines(page, root)
+        for name, number in page.origin.get("numbers", {}).items():
+            said[name] = Value(number["text"], number.get("mark", page.mark), source)
+        values |= {f"{page.run.experiment}.{name}": value for name, value in said.items()}
+    return values
 
 
-def page_values(site: str, pages: Sequence[Page]) -> dict[str, Any]:
-    """Everything that prose needs, by kind: values, tables, and which experiments have a page."""
+def page_values(site: str, pages: Sequence[Page], root: Path) -> dict[str, Any]:
+    """Everything that prose needs, by kind: values, tables, and which experiments have a page.
+
+    root: below which the points behind the pages are stored.
+    """
     return {
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
         "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
-        "values": trace_values() | reported_values() | measured_values(pages),
+        "values": trace_values() | reported_values() | measured_values(pages, root),
         "tables": {"status": status_table(pages), "versions": versions_table(pages)},
     }
 
