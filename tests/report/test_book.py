@@ -32,7 +32,7 @@ def test_the_site_stands_alone(book: Path) -> None:
 def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
     html = (book / f"_build/html/book/pages/{TOY}.html").read_text()
     assert '<math xmlns="http://www.w3.org/1998/Math/MathML">' in html
-    assert "There are <span class=\"il-value\">44,048</span> tokens" in html
+    assert 'There are <span class="il-value">44,048</span> tokens' in html
     assert 'alt="a white square"' in html
     assert "Nothing moves." in html
     assert badge_html("measured-cpu") in html
