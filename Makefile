@@ -42,7 +42,7 @@ check: setup
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_packaging.py
 
 gate: setup
-	$(BIN)/interleave gate --json data/results/cpu/parity/gate.json
+	$(BIN)/interleave gate --json data/results/gate/smollm2-cpu.json
 
 book: setup
 	$(BIN)/interleave book

@@ -134,6 +134,10 @@ def attention_backend(name: str | None, cache: KVCache) -> Attention:
 
         return CpuAttention(cache)
     if name == "triton":
+        if find_spec("triton") is None:
+            raise ValueError(
+                "attention backend 'triton' needs the package triton, which is not installed here"
+            )
         from interleave.model.attention.triton import TritonAttention
 
         return TritonAttention(cache)

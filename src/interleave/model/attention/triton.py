@@ -7,6 +7,7 @@ machine without triton has the other backends.
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import torch
@@ -25,6 +26,11 @@ class TritonAttention:
     name = "triton"
 
     def __init__(self, cache: KVCache) -> None:
+        if cache.k.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise ValueError(
+                f"attention backend 'triton' needs a CUDA device, got {cache.k.device.type}; "
+                "use another backend, or Triton's interpreter (TRITON_INTERPRET=1)"
+            )
         self.cache = cache
         self._batch: PackedBatch | None = None
 
