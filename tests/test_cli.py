@@ -58,6 +58,44 @@ def test_refusals_take_one_line_and_exit_2() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run"], "name the notebooks to run, or give --all"),
+        (["run", "05", "--all"], "name the notebooks to run, or give --all"),
+        (["run", "05_closed"], "did you mean '05_closed_batches'"),
+        (["run", "05", "-p", "scal", "4"], "did you mean 'scale'"),
+        (["run", "05", "-p", "scale", "3"], "'scale' = 3: input should be 1, 2, 4, 8 or 16"),
+        (["run", "05", "-p", "seed", "1", "-p", "seed", "2"], "'seed' is given twice"),
+        (["run", "05", "-p", "profile", "cpu"], "--profile"),
+        (["run", "05", "--profile", "cpy"], "'cpy' is not one of"),
+        (["run", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
+        (["params", "99"], "no notebook '99'"),
+    ],
+)
+def test_bad_runs_are_refused_before_anything_starts(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_estimate_reads_a_parameter_file_and_runs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "few.yaml").write_text("engines: [paged]\nbatches: [uniform]\nrecorded_runs: 100\n")
+    chosen = ["--params-file", str(tmp_path / "few.yaml"), "-p", "recorded_runs", "2"]
+    result = CliRunner().invoke(main, ["run", "05", "--estimate", *chosen])
+    assert result.exit_code == 0, result.output
+    assert "1 point, about" in result.output
+    assert "paged, uniform8" in result.output
+
+
+def test_params_lists_a_notebooks_parameters() -> None:
+    result = CliRunner().invoke(main, ["params", "closed_batches"])
+    assert result.exit_code == 0
+    assert "05_closed_batches.ipynb: experiment closed_batches" in result.output
+    assert "1 | 2 | 4 | 8 | 16" in result.output
+
+
+@pytest.mark.parametrize(
     ("raised", "code", "said"),
     [
         (ValueError("rows must be positive"), 2, "interleave: rows must be positive\n"),

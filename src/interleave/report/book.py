@@ -20,7 +20,8 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
-from interleave.report.pages import dress_tables, insert_below_title, page_faults, take_figure_texts
+from interleave.report.checks import faults
+from interleave.report.pages import dress_tables, insert_below_title, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
 from interleave.report.site import check_site
 from interleave.report.status import notice
@@ -36,11 +37,9 @@ class BookError(RuntimeError):
 
 def stage(root: Path, pages: list[Page]) -> None:
     """Check every page, then put them in `book/pages/`, emptied first; BookError lists all faults."""
-    faults = [
-        f"{relative(page.path, root)}: {fault}" for page in pages for fault in page_faults(page.notebook)
-    ]
-    if faults:
-        raise BookError("\n".join(faults))
+    found = [f"{relative(page.path, root)}: {fault}" for page in pages for fault in faults(page.notebook)]
+    if found:
+        raise BookError("\n".join(found))
     folder = root / "book" / "pages"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -128,6 +128,10 @@ def execute(
         failure = f"{clock.running}: the kernel {watch.describe_death()}"
     except RuntimeError as error:  # the kernel never answered
         failure = f"{clock.running}: {error}; the kernel {watch.describe_death()}"
+    except (KeyboardInterrupt, SystemExit):
+        # The cell's task is left behind and would report the kernel's end when it is collected.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        raise
     finally:
         watch.end()
         stop.set()

@@ -115,7 +115,10 @@ def estimate_lines(path: Path, profile: str, overrides: Mapping[str, Any]) -> li
     points = source.experiment.points(experiment_params(source, params))
     seconds = estimate_s(source, params)
     lines = [f"  {point.label:<48} {each:8.1f} s" for point, each in zip(points, seconds, strict=True)]
-    return [f"{path.stem}: {len(points)} points, about {sum(seconds):.0f} s if none is stored", *lines]
+    return [
+        f"{path.stem}: {len(points)} point{'s' if len(points) != 1 else ''}, about {sum(seconds):.0f} s if none is stored",
+        *lines,
+    ]
 
 
 def resolve_parameters(source: ParameterizedSource, profile: str, overrides: Mapping[str, Any]) -> BaseModel:
