@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from interleave.openmp import wait_passively
+
 # A loaded machine is slow, not wrong: no example fails for the time it took.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+wait_passively()
 
 
 def _no_gpu() -> str | None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from interleave.openmp import wait_passively
+
 PROFILES = ("quick", "cpu", "gpu")
 EXAMPLES = """\b
 Examples:
@@ -85,6 +87,7 @@ def _print_version(context: click.Context, _option: click.Parameter, wanted: boo
 )
 def main() -> None:
     """Measure chunked prefill: run the engines, the experiments and the report made from them."""
+    wait_passively()
 
 
 @main.command()

@@ -27,6 +27,7 @@ from pydantic import BaseModel
 from interleave.lab.measure import Measured, collect
 from interleave.lab.paths import data_dir
 from interleave.lab.results import PointStore
+from interleave.openmp import wait_passively
 from interleave.report import progress
 from interleave.report.layout import output_root, results_root
 from interleave.report.parameters import load_experiment, notebook_model, plain_values, validate
@@ -49,6 +50,7 @@ def setup(experiment_name: str, namespace: MutableMapping[str, Any]) -> Notebook
     namespace: the notebook's `globals()`; values that papermill's command injected as text come
     back in it with their types. Raises ParameterError for an unknown name, type or range.
     """
+    wait_passively()
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # a first import talks on stderr
     experiment = load_experiment(experiment_name)
     model = notebook_model(experiment)
