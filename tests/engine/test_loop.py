@@ -35,6 +35,7 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         assert seconds >= 0
+        assert len(self.sleeps) < 10_000, "sleeps without end"
         self.sleeps.append(seconds)
         self.now_s += seconds
 

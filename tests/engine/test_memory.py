@@ -40,10 +40,7 @@ def measured(name: str) -> dict[str, object]:
 @needs_peaks
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in ("chunked", "paged") else pytest.param(name, marks=pytest.mark.slow)
-        for name in ENGINES
-    ],
+    [name if name == "chunked" else pytest.param(name, marks=pytest.mark.slow) for name in ENGINES],
 )
 def test_peak_is_bounded(name: str) -> None:
     """Once libraries are warm, serving adds at most the pool's pages, one forward and a fixed slack.

@@ -23,11 +23,15 @@ from tiny_engines import (
     tiny,
     tokens_of,
 )
+from torch import Tensor
 
 from interleave.engine.batched import Engine
 from interleave.engine.build import ENGINES
+from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
 from interleave.engine.records import RunLog
+from interleave.model.batch import PackedBatch
+from interleave.model.decoder import Decoder
 
 
 def admit_steps(log: RunLog) -> dict[str, int | None]:
@@ -168,3 +172,55 @@ def test_a_big_request_is_not_overtaken(name: str) -> None:
     assert admits["a"] == 0
     assert 0 < admits["wide"] <= admits["small"]  # type: ignore[operator]
     assert tokens_of(log) == expected(requests)
+
+
+@EVERY_BATCHED
+def test_who_pays_for_the_widest_row(name: str) -> None:
+    """Slots: attention walks the widest row's span for every row. Blocks: each row its own length."""
+    subject = engine(name, max_rows=3)
+    assert isinstance(subject.executor, BatchExecutor)
+    attention = subject.executor.attention
+    plan, walked = attention.plan, []
+
+    def spying(batch: PackedBatch) -> None:
+        walked.append((batch.context_lens.tolist(), batch.spans.tolist()))
+        plan(batch)
+
+    attention.plan = spying  # type: ignore[method-assign]
+    for one in (request("long", 100, 3), request("short", 4, 3), request("middle", 30, 3)):
+        subject.submit(one)
+    drain(subject)
+    decodes = [(contexts, spans) for contexts, spans in walked if sum(contexts) < 150 and len(contexts) == 3]
+    assert [contexts for contexts, _ in decodes[-2:]] == [[101, 5, 31], [102, 6, 32]]
+    for contexts, spans in decodes[-2:]:
+        assert spans == ([max(contexts)] * 3 if ENGINES[name].kv == "slots" else contexts)
+
+
+@pytest.mark.parametrize("name", ["static", "continuous", "paged"])
+def test_padded_groups_pay_for_their_padding(name: str) -> None:
+    """Two prompts of 100 and 4: the model runs over 2 x 100 positions, and what was prefilled is copied."""
+    subject = engine(name, PositionsSeen(tiny()), max_rows=3)
+    log = serve(subject, [request("long", 100, 2), request("short", 4, 2)])
+    first = log.steps[0]
+    assert subject.executor.decoder.seen == [200, 2]  # type: ignore[attr-defined]
+    assert (first.prefill_tokens, first.padded_tokens, first.copied_tokens) == (104, 96, 104)
+
+
+@pytest.mark.parametrize("name", ["whole", "chunked", "mixed"])
+def test_packed_prefill_neither_pads_nor_copies(name: str) -> None:
+    subject = engine(name, PositionsSeen(tiny()), max_rows=3, chunk_budget=64)
+    log = serve(subject, [request("long", 100, 1), request("short", 4, 1)])
+    assert sum(subject.executor.decoder.seen) == 104  # type: ignore[attr-defined]
+    assert all((step.padded_tokens, step.copied_tokens) == (0, 0) for step in log.steps)
+
+
+class PositionsSeen(RecordingDecoder):
+    """Counts the positions of every forward."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__(decoder)
+        self.seen: list[int] = []
+
+    def forward(self, tokens: Tensor, *rest: object) -> Tensor:  # type: ignore[override]
+        self.seen.append(len(tokens))
+        return super().forward(tokens, *rest)  # type: ignore[arg-type]

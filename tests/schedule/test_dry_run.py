@@ -62,6 +62,7 @@ def test_no_torch(code: str, policy: str) -> None:
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
         capture_output=True,
         text=True,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
