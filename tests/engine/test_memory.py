@@ -61,10 +61,10 @@ def test_peak_is_bounded(name: str) -> None:
 @needs_peaks
 def test_peak_memory_sees_what_comes_and_goes() -> None:
     with PeakMemory(torch.device("cpu")) as peak:
-        block = torch.ones(16 * 2**20, dtype=torch.float32)
+        block = torch.ones(64 * 2**20, dtype=torch.float32)
         del block
     assert peak.peak_bytes is not None
-    assert 60 * 2**20 < peak.peak_bytes < 80 * 2**20
+    assert 200 * 2**20 < peak.peak_bytes < 300 * 2**20  # an idle page of the session may go meanwhile
 
 
 def test_default_pool_takes_no_more_than_can_be_used() -> None:

@@ -80,9 +80,9 @@ def test_half_a_prefill_does_not_block_itself(name: str) -> None:
 
 @EVERY_ENGINE
 def test_a_thousand_requests_of_one_token(name: str) -> None:
-    """No decode step, the free list full, and nothing left behind: no tensor, and less than a string a request.
+    """No decode step, the free list full, and nothing left behind: no tensor, and less than an entry of a dict.
 
-    Torch itself keeps some bytes a call now and then, about a tenth of the bound.
+    A leak grows with the requests. What Python and torch keep for later stays below half the bound.
     """
     subject = engine(name, micro(), max_rows=32, block_tokens=8, max_request_tokens=16)
 
@@ -98,12 +98,12 @@ def test_a_thousand_requests_of_one_token(name: str) -> None:
     try:
         wave(500)  # what is kept for good, however many come, is there now
         tensors, (before, _) = live_tensors(), tracemalloc.get_traced_memory()
-        wave(500)
+        wave(1000)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert live_tensors() == tensors
-    assert after - before < 500 * 50
+    assert after - before < 1000 * 60
     subject.check()
     assert subject.scheduler.pool.num_free == subject.scheduler.pool.num_blocks
 
