@@ -1,14 +1,9 @@
-"""Without a GPU the kernels run under Triton's interpreter; it is chosen when a kernel is defined."""
+"""Where the kernels run: on a GPU if there is one, else under Triton's interpreter on the CPU."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture
