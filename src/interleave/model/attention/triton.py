@@ -31,6 +31,8 @@ class TritonAttention:
                 f"attention backend 'triton' needs a CUDA device, got {cache.k.device.type}; "
                 "use another backend, or Triton's interpreter (TRITON_INTERPRET=1)"
             )
+        if cache.k.device.type != "cuda" and cache.k.dtype == torch.bfloat16:
+            raise ValueError("attention backend 'triton' cannot run bfloat16 under Triton's interpreter")
         self.cache = cache
         self._batch: PackedBatch | None = None
 
