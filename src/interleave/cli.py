@@ -227,6 +227,7 @@ def report(every: bool) -> None:
     """
     from interleave.report.preview import make_report
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
     click.echo(make_report(say=click.echo, every=every))
 
 
