@@ -45,7 +45,7 @@ class Params(BaseModel):
     dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
     device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
     scale: Literal[1, 2, 4, 8, 16] = Field(
-        8, description="divides the published lengths, block size and chunk budget"
+        16, description="divides the published lengths, block size and chunk budget"
     )
     engines: tuple[EngineName, ...] = Field(
         ("paged", "whole", "chunked", "mixed"), min_length=1, description="engines to compare"
@@ -57,13 +57,13 @@ class Params(BaseModel):
         json_schema_extra={"unit": "x reference capacity"},
     )
     num_requests: int = Field(
-        40, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
+        24, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
     )
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
     )
     max_rows: int = Field(
-        16, ge=1, le=256, description="requests served at once", json_schema_extra={"unit": "rows"}
+        8, ge=1, le=256, description="requests served at once", json_schema_extra={"unit": "rows"}
     )
     chunk_budget: int | None = Field(
         None,
@@ -117,7 +117,7 @@ def points(params: Params) -> list[Point]:
 
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point, from the rough cost of one request on two CPU cores (or a GPU)."""
-    per_request_s = 0.25 if params.device == "cuda" else 2.4 / params.scale
+    per_request_s = 0.25 if params.device == "cuda" else 6.7 / params.scale
     busy_s = params.num_requests * per_request_s
     return [
         busy_s / min(1.0, point.config["load"] or 1.0) * (1.4 if point.config["engine"] == "paged" else 1.0)
