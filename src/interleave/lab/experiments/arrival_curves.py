@@ -51,13 +51,13 @@ class Params(BaseModel):
         ("paged", "whole", "chunked", "mixed"), min_length=1, description="engines to compare"
     )
     loads: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field(
-        (0.5, 0.85, 1.2),
+        (0.6, 0.85, 1.2),
         min_length=1,
         description="arrival rates",
         json_schema_extra={"unit": "x reference capacity"},
     )
     num_requests: int = Field(
-        24, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
+        20, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
     )
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
@@ -117,7 +117,7 @@ def points(params: Params) -> list[Point]:
 
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point, from the rough cost of one request on two CPU cores (or a GPU)."""
-    per_request_s = 0.25 if params.device == "cuda" else 6.7 / params.scale
+    per_request_s = 0.25 if params.device == "cuda" else 10 / params.scale
     busy_s = params.num_requests * per_request_s
     return [
         busy_s / min(1.0, point.config["load"] or 1.0) * (1.4 if point.config["engine"] == "paged" else 1.0)
