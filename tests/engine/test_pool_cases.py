@@ -80,7 +80,7 @@ def test_half_a_prefill_does_not_block_itself(name: str) -> None:
 
 @EVERY_ENGINE
 def test_a_thousand_requests_of_one_token(name: str) -> None:
-    """No decode step, the free list full, and nothing left behind: no tensor, and less than an entry of a dict.
+    """No decode step, the free list full, and nothing left behind: no tensor, and less than a string a request.
 
     A leak grows with the requests. What Python and torch keep for later stays below half the bound.
     """
@@ -103,7 +103,7 @@ def test_a_thousand_requests_of_one_token(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert live_tensors() == tensors
-    assert after - before < 1000 * 60
+    assert after - before < 1000 * 50
     subject.check()
     assert subject.scheduler.pool.num_free == subject.scheduler.pool.num_blocks
 
