@@ -13,7 +13,6 @@ import json
 import logging
 import math
 import os
-import shlex
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from interleave.lab.results import PointStore
 from interleave.openmp import wait_passively
 from interleave.report import progress
 from interleave.report.layout import output_root, results_root
-from interleave.report.parameters import load_experiment, notebook_model, plain_values, validate
+from interleave.report.parameters import command_line, load_experiment, notebook_model, plain_values, validate
 from interleave.report.printed import spoken, table_html
 from interleave.report.readings import plain
 from interleave.report.source import CAPTION_ROLE, literals
@@ -161,13 +160,10 @@ class NotebookRun:
             name: value for name, value in plain_values(self.params).items() if value != plain(usual[name])
         }
         origin = self._measured.origin() if self._measured else {}
-        words = ["interleave", "run", self.name.rpartition(".")[2]]
-        words += ["--profile", self.profile] if self.profile != "quick" else []
-        for name, value in changed.items():
-            words += ["-p", name, value if isinstance(value, str) else json.dumps(value)]
+        command = command_line(self.name.rpartition(".")[2], self.profile, changed)
         seconds = origin.get("duration_s")
         rows = {
-            "command": f"<code>{escape(shlex.join(words))}</code>",
+            "command": f"<code>{escape(command)}</code>",
             "measuring took": "–" if seconds is None else f"{seconds:.0f} s, begun {origin['started']}",
             "machine": f"{origin.get('device')}, {origin.get('threads')} threads",
             "software": f"Python {origin.get('python')}, torch {origin.get('torch')}",

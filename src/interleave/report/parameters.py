@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -201,3 +202,12 @@ def _disagreements(defaults: Mapping[str, Any], model: type[BaseModel]) -> list[
         elif plain(defaults[name]) != value:
             problems.append(f"{name!r} is {defaults[name]!r} in the cell and {value!r} in Params")
     return problems
+
+
+def command_line(stem: str, profile: str, overrides: Mapping[str, Any]) -> str:
+    """The command that makes the page again."""
+    words = ["interleave", "run", stem]
+    words += ["--profile", profile] if profile != "quick" else []
+    for name, value in overrides.items():
+        words += ["-p", name, value if isinstance(value, str) else json.dumps(value)]
+    return shlex.join(words)

@@ -6,8 +6,6 @@ run and where it goes; `execute.py` runs it, `checks.py` judges it.
 
 from __future__ import annotations
 
-import json
-import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -31,6 +29,7 @@ from interleave.report.layout import executed_folder, failed_folder, output_root
 from interleave.report.normalise import as_text, normalise
 from interleave.report.parameters import (
     ParameterizedSource,
+    command_line,
     experiment_params,
     plain_values,
     read_source,
@@ -144,15 +143,6 @@ def refuse_unwritable(folder: Path) -> None:
             pass
     except OSError as error:
         raise StorageError(f"cannot write to {folder}: {error.strerror}; nothing was run") from error
-
-
-def command_line(stem: str, profile: str, overrides: Mapping[str, Any]) -> str:
-    """The command that makes the page again."""
-    words = ["interleave", "run", stem]
-    words += ["--profile", profile] if profile != "quick" else []
-    for name, value in overrides.items():
-        words += ["-p", name, value if isinstance(value, str) else json.dumps(value)]
-    return shlex.join(words)
 
 
 def _judge(
