@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
-import numba
 import pytest
-import torch
 from click.testing import CliRunner
 
 from interleave.cli import main
@@ -19,15 +17,7 @@ SCHEMA = json.loads((ROOT / "data/schema/gate.schema.json").read_text())
 TINY = ("--quick", "--model", "tiny-gqa3", "--backend", "cpu")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """Tiny tensors gain nothing from threads, and on a loaded machine threads wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def gate(*arguments):

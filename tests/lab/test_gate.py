@@ -7,7 +7,6 @@ import json
 from collections import Counter
 
 import jsonschema
-import numba
 import pytest
 import torch
 
@@ -28,15 +27,7 @@ BATCHED = [name for name, spec in ENGINES.items() if spec.kv in ("slots", "block
 ALL_BACKENDS = ["reference", "cpu"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """Tiny tensors gain nothing from threads, and on a loaded machine threads wait for each other."""
-    before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
