@@ -50,7 +50,7 @@ def test_refusals_take_one_line_and_exit_2() -> None:
     done = run("params", "nonesuch")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "no notebook 'nonesuch'" in done.stderr
+    assert "unknown notebook 'nonesuch'" in done.stderr
     done = run("parms")
     assert done.returncode == 2
     assert "params" in done.stderr
@@ -69,7 +69,7 @@ def test_refusals_take_one_line_and_exit_2() -> None:
         (["run", "05", "-p", "profile", "cpu"], "--profile"),
         (["run", "05", "--profile", "cpy"], "'cpy' is not one of"),
         (["run", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
-        (["params", "99"], "no notebook '99'"),
+        (["params", "99"], "unknown notebook '99'"),
     ],
 )
 def test_bad_runs_are_refused_before_anything_starts(arguments: list[str], said: str) -> None:

@@ -419,6 +419,9 @@ _BENCH_OPTIONS = [
         "--runs", type=int, default=1, show_default=True, help="Runs to record; the median one is listed."
     ),
     click.option("--warmup", type=int, default=1, show_default=True, help="Runs to discard first."),
+    click.option("--ttft-limit-s", type=float, help="Goodput counts requests with a TTFT up to this."),
+    click.option("--tpot-limit-s", type=float, help="... with a mean time per output token up to this."),
+    click.option("--gap-limit-s", type=float, help="... with no gap between two tokens above this."),
     click.option("--json", "json_path", type=click.Path(), help="Write the whole document here."),
 ]
 

@@ -69,6 +69,40 @@ def test_every_engine(engine, arrivals):
     assert (found["memory"]["pool_bytes"] is None) == (engine in ("nocache", "cached"))
 
 
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        (
+            "cached",
+            {
+                "max_rows": 1,
+                "chunk_budget": None,
+                "num_blocks": None,
+                "block_tokens": None,
+                "attention": None,
+            },
+        ),
+        ("continuous", {"max_rows": 4, "chunk_budget": None, "num_blocks": 4, "attention": "reference"}),
+        ("mixed", {"max_rows": 4, "chunk_budget": 5, "block_tokens": 2, "attention": "reference"}),
+    ],
+)
+def test_what_an_engine_makes_of_the_options_is_recorded(engine, expected):
+    options = {"max_rows": 4, "chunk_budget": 5, "block_tokens": 2, "backend": "reference"}
+    found = validated(run_bench(BenchConfig(arrivals="closed", engine=engine, **options, **SMALL)))
+    assert {name: found["engine"][name] for name in expected} == expected
+    assert {name: found["config"][name] for name in options} == options
+
+
+def test_goodput_counts_requests_within_the_limits():
+    limits = {"ttft_limit_s": 100.0, "gap_limit_s": 1e-9}
+    found = validated(run_bench(BenchConfig(arrivals="closed", engine="chunked", **limits, **SMALL)))
+    single = sum(len(request["tokens"]) == 1 for request in found["requests"])  # no gap to be too long
+    goodput = found["summary"]["goodput"]
+    assert goodput["limits"] == {"ttft_s": 100.0, "tpot_s": None, "max_gap_s": 1e-9}
+    assert goodput["rate"] == pytest.approx(single / found["summary"]["span_s"])
+    assert "within ttft_s 100, max_gap_s 1e-09" in "\n".join(summary_lines(found))
+
+
 def test_engines_agree_on_tokens():
     documents = [run_bench(BenchConfig(arrivals="closed", engine=engine, **SMALL)) for engine in ENGINES]
     tokens = [[request["tokens"] for request in document["requests"]] for document in documents]
@@ -175,6 +209,7 @@ def test_a_trace_is_replayed(tmp_path):
         ({"arrivals": "open", "rate": float("nan")}, "rate must be a finite number above 0"),
         ({"num_requests": 0}, "num_requests must be at least 1"),
         ({"runs": 0}, "runs must be at least 1"),
+        ({"ttft_limit_s": 0.0}, "limit ttft_s must be a finite number of seconds above 0, got 0.0"),
         ({"warmup": -1}, "runs must be at least 1 and warmup 0"),
         ({"scale": 3}, "scale must divide"),
         ({"device": "gpu"}, "unknown device 'gpu'"),

@@ -193,7 +193,7 @@ def test_one_parameters_cell_and_it_comes_first(write_notebook: Writer) -> None:
 
 
 def test_unknown_experiment_and_broken_files(write_notebook: Writer, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="no experiment 'nonesuch'"):
+    with pytest.raises(ParameterError, match="unknown experiment 'nonesuch'"):
         read_source(write_notebook(experiment="nonesuch"))
     broken = tmp_path / "02_broken.ipynb"
     broken.write_text("{")

@@ -94,7 +94,7 @@ def build_engine(
         policy=spec.policy,
         order=order,
         # Budgets shape packed prefill; the rungs below it compute whatever a group or prompt needs.
-        chunk_budget=chunk_budget if spec.policy in ("whole", "chunked", "mixed") else None,
+        chunk_budget=chunk_budget if spec.kv == "blocks" and spec.policy != "padded" else None,
         max_chunk=max_chunk,
         token_budget=token_budget,
         max_rows=max_rows,
@@ -195,7 +195,9 @@ def _worst_transient(decoder: Decoder, config: SchedulerConfig, longest: int) ->
     budget = config.chunk_budget or all_prompts
     if config.policy == "padded":
         # The whole group at once, with the throwaway keys and values of every layer.
-        dense = decoder.config.kv_bytes_per_token_factor * decoder.weights.embed.element_size() * all_prompts
-        return dense + (measure_transient(decoder, all_prompts, rows) or 0)
+        size = decoder.weights.embed.element_size()
+        dense = decoder.config.kv_bytes_per_token_factor * size * all_prompts
+        masks = rows * longest * longest * (size + 2)  # the additive mask and the booleans it is made of
+        return dense + masks + (measure_transient(decoder, all_prompts, rows) or 0)
     largest = max(budget, longest) if config.policy == "whole" else min(budget, all_prompts)
     return measure_transient(decoder, largest + rows, rows) or 0

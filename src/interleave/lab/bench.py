@@ -32,12 +32,14 @@ def bench_document(
     runs: Sequence[RunLog] = (),
     status: str = "completed",
     limits: Limits | None = None,
+    engine: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The document of one configuration.
 
     log: the run whose requests and steps are listed (see `median_run`); runs: all recorded runs,
     summarised one by one, by default that one. mark: measured-cpu or measured-gpu.
-    memory: bytes of weights, pool and measured peak. status: one of STATUSES.
+    memory: bytes of weights, pool and measured peak. status: one of STATUSES. engine: what the engine
+    made of the configuration (see `serving.engine_settings`), for `config` also holds what it ignores.
     Raises RecordError for a log whose instants are out of order.
     """
     if status not in STATUSES:
@@ -48,6 +50,7 @@ def bench_document(
         "mark": mark,
         **provenance,
         "config": dict(config),
+        "engine": dict(engine or {}),
         "trace_sha256": trace.sha256,
         "trace": {
             "num_requests": len(trace),
@@ -94,11 +97,19 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
         "TPOT": f"{_quantiles(found['tpot_s'])}, {found['tpot_excluded']} excluded",
         "spikes": f"{_number(gaps['num_spikes'])} of {gaps['n']} gaps above 3 x "
         f"{_number(gaps['baseline_s'], ' s', digits=4)}",
+        "goodput": _goodput(found["goodput"]),
         "steps": f"{steps['n']:,}, {steps['forwards']:,} forwards, {steps['padded_tokens']:,} padded and "
         f"{steps['copied_tokens']:,} copied positions",
         "memory": ", ".join(f"{name.split('_')[0]} {_mib(value)}" for name, value in memory.items()),
     }
     return [f"{name:12} {value}" for name, value in lines.items()]
+
+
+def _goodput(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "- (no limit stated)"
+    limits = ", ".join(f"{name} {value:g}" for name, value in found["limits"].items() if value is not None)
+    return f"{_number(found['rate'], ' requests/s')} within {limits}"
 
 
 def _number(value: float | None, unit: str = "", digits: int = 3) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from interleave.engine.build import ENGINES
+from interleave.lab.metrics import Limits
 from interleave.lab.trace import Trace, TraceRow, read_csv
 from interleave.lab.workload import workload
 from interleave.schedule.names import nearest
@@ -25,6 +26,8 @@ class BenchConfig:
     pool_gib: None takes what memory leaves, up to what max_rows requests can use.
     warmup: runs served and discarded before the `runs` that are recorded; a warm-up of an open
     configuration serves its first max_rows requests at once.
+    ttft_limit_s, tpot_limit_s, gap_limit_s: what a request has to meet to count in the goodput; without
+    any there is no goodput.
     """
 
     arrivals: str
@@ -48,6 +51,9 @@ class BenchConfig:
     device: str = "cpu"
     runs: int = 1
     warmup: int = 1
+    ttft_limit_s: float | None = None
+    tpot_limit_s: float | None = None
+    gap_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -66,6 +72,13 @@ class BenchConfig:
             )
         if self.arrivals == "closed" and self.rate is not None:
             raise ValueError(f"closed arrivals have no rate, got {self.rate!r}")
+        _ = self.limits  # refused now, not after the run
+
+    @property
+    def limits(self) -> Limits | None:
+        """What goodput asks of a request; None where no limit is stated."""
+        stated = (self.ttft_limit_s, self.tpot_limit_s, self.gap_limit_s)
+        return None if stated == (None, None, None) else Limits(*stated)
 
 
 def bench_trace(config: BenchConfig) -> Trace:

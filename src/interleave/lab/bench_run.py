@@ -19,7 +19,7 @@ from interleave.lab.bench import bench_document, median_run
 from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
 from interleave.lab.devices import place
 from interleave.lab.provenance import provenance, utc_now
-from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.timing import timing_lock
 from interleave.lab.workload import (
     requests_from_trace,
@@ -110,6 +110,8 @@ def run_bench(
                 memory=_memory(model, pool_bytes, peak),
                 runs=finished,
                 status=status,
+                limits=config.limits,
+                engine=engine_settings(engine),
             )
             publish(document)
     return document

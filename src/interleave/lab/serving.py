@@ -11,8 +11,10 @@ from typing import Any
 
 from interleave.engine.batched import Engine
 from interleave.engine.build import build_engine
+from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
+from interleave.engine.nocache import NoCacheExecutor
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
@@ -48,6 +50,31 @@ def serve_checked(engine: Engine, requests: Sequence[Request], log: RunLog | Non
         metrics.check_order(record)
         metrics.check_budget(record)
     return log
+
+
+def engine_settings(engine: Engine) -> dict[str, str | int | None]:
+    """What an engine really runs with: limits, pool, and the code that attends and multiplies.
+
+    A choice that it has no use for is None here, whatever was asked for. attention: the backend, None
+    where a rung attends with torch alone. linear: the ops module.
+    """
+    scheduler, executor = engine.scheduler, engine.executor
+    chosen = scheduler.config
+    assert isinstance(executor, (BatchExecutor, CachedExecutor, NoCacheExecutor))
+    cache = executor.cache if isinstance(executor, BatchExecutor) else None
+    return {
+        "policy": chosen.policy,
+        "order": chosen.order,
+        "max_rows": chosen.max_rows,
+        "chunk_budget": chosen.chunk_budget,
+        "max_chunk": chosen.max_chunk,
+        "token_budget": chosen.token_budget,
+        "max_request_tokens": chosen.max_request_tokens,
+        "num_blocks": cache.num_blocks if cache else None,
+        "block_tokens": cache.block_tokens if cache else None,
+        "attention": executor.attention.name if isinstance(executor, BatchExecutor) else None,
+        "linear": executor.decoder.ops.__name__.rpartition(".")[2],
+    }
 
 
 def touch_pool(engine: Engine) -> int | None:

@@ -7,7 +7,6 @@ experiments), `dummy:CONFIG` (random weights at a shipped config), a local Huggi
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from interleave.model.tokens import Tokenizer
 from interleave.model.weights import Weights, random_weights
 from interleave.model.weights_gguf import ensure_smollm2
 from interleave.model.weights_hf import hub_folder, load_folder
+from interleave.schedule.names import nearest
 
 DEFAULT = "smollm2"
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -141,9 +141,5 @@ def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
 
 def _unknown(source: str) -> ModelError:
     names = [DEFAULT, *seeded_names()]
-    near = difflib.get_close_matches(source, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return ModelError(
-        f"unknown model {source!r}{hint}; allowed are {', '.join(names)}, a local folder with config.json and "
-        "safetensors, or a hub name owner/name"
-    )
+    others = ["a local folder with config.json and safetensors", "a hub name owner/name"]
+    return ModelError(nearest("model", source, [*names, *others]))

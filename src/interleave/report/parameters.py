@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from interleave.report import source
 from interleave.report.parameter_docs import describe
 from interleave.report.readings import CoreLoader, is_finite, plain, readings
+from interleave.schedule.names import hint, nearest
 
 EXPERIMENTS = "interleave.lab.experiments"
 RUN_FIELDS: dict[str, Any] = {
@@ -60,11 +61,7 @@ def load_experiment(name: str) -> ModuleType:
             raise
         folder = Path(importlib.import_module(EXPERIMENTS).__path__[0])
         known = sorted(path.stem for path in folder.glob("[a-z]*.py"))
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ParameterError(
-            f"no experiment {name!r}{hint} There are: {', '.join(known) or 'none'}"
-        ) from error
+        raise ParameterError(nearest("experiment", name, known)) from error
 
 
 def notebook_model(experiment: ModuleType) -> type[BaseModel]:
@@ -179,8 +176,7 @@ def _complaint(error: Any) -> str:
     where = f"item {'.'.join(inside)}: " if inside else ""
     text = error["msg"]
     if error["type"] == "literal_error" and isinstance(error["input"], str):
-        near = get_close_matches(error["input"], re.findall(r"'([^']*)'", text), n=1)
-        text += f" (did you mean {near[0]!r}?)" if near else ""
+        text += hint(error["input"], re.findall(r"'([^']*)'", text))
     return where + text[:1].lower() + text[1:]
 
 

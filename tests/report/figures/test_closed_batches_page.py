@@ -62,6 +62,11 @@ def test_medians_keep_the_range_and_the_order() -> None:
     assert draw.ratio(table, "mixed8", "static", "chunked") is None
 
 
+def test_a_peak_that_no_system_told_stays_a_column() -> None:
+    unknown = rows(paged=[10.0], chunked=[6.0]).assign(peak_transient_bytes=None)
+    assert draw.medians(unknown)["peak_transient_bytes"].isna().all()
+
+
 def test_the_copy_is_set_against_its_bytes() -> None:
     (line,) = draw.copy_table(draw.medians(rows(paged=[10.0], chunked=[6.0]))).to_dict("records")
     assert line["copied [MiB]"] == 100

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, ModelChoices
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
-from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
@@ -44,17 +45,9 @@ PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COPY_PROBE_BYTES = 64 * 2**20
 
 
-class Params(BaseModel):
+class Params(ModelChoices):
     """What a run of this experiment can choose."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    model: str = Field("smollm2", description="weights: smollm2, tiny..., dummy:CONFIG, a folder or hub name")
-    dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
-    scale: Literal[1, 2, 4, 8, 16] = Field(
-        16, description="divides the published lengths, block size and chunk budget"
-    )
     batches: tuple[Literal["mixed", "uniform"], ...] = Field(
         ("mixed", "uniform"), min_length=1, description="lengths of the published draw, or all alike"
     )
@@ -82,16 +75,8 @@ class Params(BaseModel):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {"scale": 4, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
-    "gpu": {
-        "model": "dummy:qwen2.5-1.5b",
-        "dtype": "fp16",
-        "device": "cuda",
-        "scale": 1,
-        "rows": (8, 32),
-        "warmup_runs": 2,
-        "recorded_runs": 5,
-    },
+    "cpu": {**CPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
+    "gpu": {**GPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 
@@ -220,7 +205,9 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
         * setting.model.decoder.weights.embed.element_size(),
         "copy_bytes_per_s": setting.copy_bytes_per_s,
     }
-    return [{**_run_row(log, number, config), **memory} for number, log in enumerate(logs)]
+    chosen = engine_settings(engine)
+    code = {"attention": chosen["attention"], "linear": chosen["linear"]}
+    return [{**_run_row(log, number, config), **memory, **code} for number, log in enumerate(logs)]
 
 
 def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:

@@ -31,6 +31,8 @@ def medians(rows: pd.DataFrame) -> pd.DataFrame:
     named = rows.assign(batch=rows["batch"] + rows["rows"].astype(str))
     grouped = named.groupby(["batch", "engine"], sort=False)
     table = grouped.median(numeric_only=True).drop(columns=["run", "rows"])
+    for name in named.columns[named.isna().all()]:  # nothing of it was measurable: still a column
+        table[name] = float("nan")
     walls = grouped["wall_s"].agg(wall_low="min", wall_high="max", num_runs="count")
     return table.join(walls).reset_index()
 
