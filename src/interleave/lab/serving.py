@@ -6,10 +6,10 @@ what is made of the run, nor where it is stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from interleave.engine.batched import Engine
+from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.build import build_engine
 from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import BatchExecutor
@@ -40,12 +40,17 @@ def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) ->
     return build_engine(name, model.decoder, max_request_tokens=longest, **choices)
 
 
-def serve_checked(engine: Engine, requests: Sequence[Request], log: RunLog | None = None) -> RunLog:
+def serve_checked(
+    engine: Engine,
+    requests: Sequence[Request],
+    log: RunLog | None = None,
+    on_step: Callable[[StepOutcome, float], None] | None = None,
+) -> RunLog:
     """Serve to the end and check the records: instants in order, every budget generated in full.
 
-    Raises RecordError for a record that no correct run can leave.
+    log, on_step: as in `serve`. Raises RecordError for a record that no correct run can leave.
     """
-    log = serve(engine, requests, log=log)
+    log = serve(engine, requests, log=log, on_step=on_step)
     for record in log.requests:
         metrics.check_order(record)
         metrics.check_budget(record)
