@@ -31,6 +31,7 @@ from interleave.lab.workload import (
     workload,
 )
 from interleave.model.sources import LoadedModel, load_model
+from interleave.schedule.plan import Piece
 
 EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed"]
 PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
@@ -140,14 +141,24 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
 
 
 def _pieces(outcome: StepOutcome) -> list[Row]:
-    """One row per request and forward of a step: how many of its positions were computed."""
+    """One row per request and forward of a step: how many of its positions were computed.
+
+    phase: prefill, decode, or held for a row of `static` that has ended and is still computed.
+    """
+    answered = {request_id for request_id, _ in outcome.tokens}
+
+    def phase(piece: Piece) -> str:
+        if not piece.is_decode:
+            return "prefill"
+        return "decode" if piece.row.request_id in answered else "held"
+
     return [
         {
             "kind": "piece",
             "step": outcome.plan.step,
             "request": piece.row.request_id,
             "tokens": piece.num_tokens,
-            "phase": "decode" if piece.is_decode else "prefill",
+            "phase": phase(piece),
         }
         for forward in outcome.plan.forwards
         for piece in forward

@@ -64,7 +64,9 @@ def _timeline(axis: Axes, points: pd.DataFrame, requests: int) -> None:
     stalls = spikes(points).join(steps["end_s"], on="step")
     for stall in stalls[stalls["request"].isin(places)].itertuples():
         place = places[stall.request]
-        axis.plot([stall.end_s - stall.gap_s, stall.end_s], [place, place], color=STALL_COLOR, lw=1.2)
+        axis.plot(
+            [stall.end_s - stall.gap_s, stall.end_s], [place, place], color=STALL_COLOR, lw=1.2, zorder=0.8
+        )
     axis.set_ylim(requests - 0.4, -0.6)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axis.set_ylabel("request")
