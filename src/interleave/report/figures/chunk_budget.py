@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from interleave.report.figures.engine_rows import fitting_scale
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
@@ -79,7 +80,7 @@ def frontier_figure(points: pd.DataFrame) -> Figure:
     for engine, own in table.groupby("engine", sort=False):
         look, own = LOOKS[str(engine)], own.sort_values("budget")
         axis.plot(
-            own["worst_gap_s"],
+            own["worst_gap_s"] * 1e3,
             own["served_rate"],
             color=look.color,
             marker=look.marker,
@@ -89,18 +90,15 @@ def frontier_figure(points: pd.DataFrame) -> Figure:
         for line in own.itertuples():
             axis.annotate(
                 f"{line.budget:,.0f}",
-                (line.worst_gap_s, line.served_rate),
+                (line.worst_gap_s * 1e3, line.served_rate),
                 (0, 8 if engine == "mixed" else -14),
                 textcoords="offset points",
                 ha="center",
                 fontsize=9,
                 color=look.color,
             )
-    axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.xaxis.set_minor_formatter(lambda value, _: "")
+    fitting_scale(axis, "worst gap of a decoding request", "ms")
     axis.set_ylim(0, table["served_rate"].max() * 1.15)
-    axis.set_xlabel("worst gap of a decoding request (s, logarithmic)")
     axis.set_ylabel("served rate (requests/s)")
     axis.set_title("What a budget buys and sells")
     axis.legend(loc="lower right")
