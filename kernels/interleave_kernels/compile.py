@@ -229,7 +229,7 @@ def compile_table(
 ) -> list[dict[str, Any]]:
     """A row per launch and arch, in that order, compiled afresh in `processes` processes.
 
-    Raises the first failure, naming kernel, config and arch.
+    say hears of progress. Raises the first failure, naming kernel, config and arch.
     """
     jobs = [(launch, arch) for launch in launches for arch in archs]
     rows: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ shared memory than an sm_86 block can have."""
 
 
 @triton.jit(do_not_specialize=["group_size", "stride_table"])
-def _prefill(
+def _packed_prefill(
     q_ptr,
     k_ptr,
     v_ptr,
@@ -114,7 +114,7 @@ def packed_prefill(
     assert k_cache.stride() == v_cache.stride()
     assert q.stride(2) == k_cache.stride(2) == out.stride(2) == 1
     assert tables.stride(1) == 1
-    _prefill[(len(tile_rows), heads)](
+    _packed_prefill[(len(tile_rows), heads)](
         q, k_cache, v_cache, out, tile_rows, tile_starts, query_starts, context_lens, tables,
         scale, heads // kv_heads,
         q.stride(0), q.stride(1), out.stride(0), out.stride(1),

@@ -163,7 +163,7 @@ def _segmented(
 
 
 @triton.jit(do_not_specialize=["group_size", "kv_heads"])
-def _merge(
+def _segmented_merge(
     partial_ptr,
     stats_ptr,
     merges_ptr,
@@ -254,7 +254,7 @@ def segmented(
         NARROW_ROWS=NARROW, WIDE_ROWS=WIDE[size], TILE=TILES[size], NUM_FIELDS=FIELDS,
     )  # fmt: skip
     if len(merges):
-        _merge[(len(merges), kv_heads)](
+        _segmented_merge[(len(merges), kv_heads)](
             partial, stats, merges, out,
             group_size, kv_heads, out.stride(0), out.stride(1),
             HEAD_DIM=head_dim, ROWS=NARROW,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -71,7 +72,11 @@ def load_model(
 
 
 def default_ops(weights: Weights) -> ModuleType:
-    """The fast ops where they apply: float32 on the CPU."""
+    """The fast ops where they apply: Triton's on a CUDA device, oneDNN's in float32 on the CPU."""
+    if weights.embed.device.type == "cuda" and find_spec("triton") is not None:
+        from interleave.model.ops import triton
+
+        return triton
     return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
 
 
