@@ -19,8 +19,6 @@ NARROW = 16
 """Rows of a narrow tile (queries times the heads of a group): the fewest that `tl.dot` takes."""
 WIDE = {2: 64, 4: 32}
 """Rows of a wide tile, by bytes per element, as in `packed_prefill`."""
-TILES = {2: 64, 4: 32}
-"""Cached positions per iteration, by bytes per element: shared memory sets the limit."""
 FIELDS = 7
 """Of a segment: row, first packed query, queries, position of the first, begin and end of the span it
 walks, and where its partial result goes (-1: nowhere, the segment is whole). Spans are cut at multiples
@@ -209,6 +207,11 @@ def _segmented_merge(
     )
 
 
+def tile_tokens(head_bytes: int) -> int:
+    """Cached positions per iteration for heads of so many bytes: with 64 of 256 bytes sm_86 spills."""
+    return 64 if head_bytes <= 128 else 32
+
+
 def segmented(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -251,7 +254,7 @@ def segmented(
         q.stride(0), q.stride(1), out.stride(0), out.stride(1),
         k_cache.stride(0), k_cache.stride(1), tables.stride(0),
         HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens,
-        NARROW_ROWS=NARROW, WIDE_ROWS=WIDE[size], TILE=TILES[size], NUM_FIELDS=FIELDS,
+        NARROW_ROWS=NARROW, WIDE_ROWS=WIDE[size], TILE=tile_tokens(head_dim * size), NUM_FIELDS=FIELDS,
     )  # fmt: skip
     if len(merges):
         _segmented_merge[(len(merges), kv_heads)](

@@ -403,9 +403,8 @@ def kernels_compile(archs: tuple[str, ...], processes: int | None, json_path: st
       interleave kernels compile --arch sm_80 --arch gfx942
       interleave kernels compile --json data/results/kernels/compile.json
     """
-    from interleave.lab.bench import write_document
-    from interleave.lab.files import check_writable
-    from interleave.lab.kernel_report import kernel_document, table_faults, table_lines
+    from interleave.lab.files import check_writable, write_atomically
+    from interleave.lab.kernel_report import document_text, kernel_document, table_faults, table_lines
 
     out = Path(json_path) if json_path else None
     if out is not None:
@@ -413,7 +412,7 @@ def kernels_compile(archs: tuple[str, ...], processes: int | None, json_path: st
     document = kernel_document(archs, processes, say=_progress)
     click.echo("\n".join(table_lines(document)))
     if out is not None:
-        write_document(document, out)
+        write_atomically(out, document_text(document))
     faults = table_faults(document)
     for fault in faults:
         click.echo(fault, err=True)

@@ -6,6 +6,7 @@ GPU. It does not know how a kernel is compiled, only what the engine would launc
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -169,6 +170,13 @@ def _i32(*shape: int) -> Tensor:
 def _empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A tensor without data: launchers look at shapes, strides and types."""
     return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def document_text(document: dict[str, Any]) -> str:
+    """Strict JSON with a line per row, so that a change of the table reads as one."""
+    head = json.dumps({key: value for key, value in document.items() if key != "rows"}, indent=1)
+    rows = ",\n".join("  " + json.dumps(row, allow_nan=False) for row in document["rows"])
+    return head.removesuffix("\n}") + ',\n "rows": [\n' + rows + "\n ]\n}\n"
 
 
 def table_faults(document: dict[str, Any]) -> list[str]:
