@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 TILES = {2: 64, 4: 32}
-"""Queries and cached positions per tile, by bytes per element: two float32 tiles of 64 want more
-shared memory than an sm_86 block can have."""
+"""Queries per tile, by bytes per element: two float32 tiles of 64 want more shared memory than an sm_86
+block can have."""
 
 
 @triton.jit(do_not_specialize=["group_size", "stride_table"])
@@ -87,6 +87,11 @@ def _packed_prefill(
     )
 
 
+def tile_tokens(head_bytes: int) -> int:
+    """Cached positions per iteration for heads of so many bytes: with 64 of 256 bytes sm_86 spills."""
+    return 64 if head_bytes <= 128 else 32
+
+
 def packed_prefill(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -119,5 +124,6 @@ def packed_prefill(
         scale, heads // kv_heads,
         q.stride(0), q.stride(1), out.stride(0), out.stride(1),
         k_cache.stride(0), k_cache.stride(1), tables.stride(0),
-        HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens, QUERIES=TILES[q.element_size()], TILE=TILES[q.element_size()],
+        HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens,
+        QUERIES=TILES[q.element_size()], TILE=tile_tokens(head_dim * q.element_size()),
     )  # fmt: skip

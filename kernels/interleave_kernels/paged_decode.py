@@ -14,8 +14,6 @@ import torch
 import triton
 import triton.language as tl
 
-TILE_TOKENS = 64
-"""Positions per iteration, whatever the block size: each lane looks up its own block."""
 SPLIT_TOKENS = 512
 """Context per program: long rows spread over many programs, short ones take one."""
 
@@ -126,6 +124,12 @@ def _decode_merge(
     tl.store(out_ptr + row * stride_out_row + head * stride_out_head + lane, acc / total)
 
 
+def tile_tokens(head_bytes: int) -> int:
+    """Positions per iteration for heads of so many bytes, whatever the block size: each lane looks up
+    its own block. Twice as many of 512 bytes want more shared memory than an sm_86 block can have."""
+    return 64 if head_bytes <= 256 else 32
+
+
 def paged_decode(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -162,7 +166,7 @@ def paged_decode(
         q, k_cache, v_cache, rows, tables, context_lens, spans, partial, stats,
         scale, group_size, kv_heads, num_splits,
         q.stride(0), q.stride(1), k_cache.stride(0), k_cache.stride(1), tables.stride(0),
-        GROUP_TILE=group_tile, HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens, TILE=TILE_TOKENS, SPLIT=SPLIT_TOKENS,
+        GROUP_TILE=group_tile, HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens, TILE=tile_tokens(head_dim * q.element_size()), SPLIT=SPLIT_TOKENS,
     )  # fmt: skip
     _decode_merge[(len(rows), heads)](
         partial, stats, rows, out,

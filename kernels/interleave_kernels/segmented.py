@@ -208,8 +208,8 @@ def _segmented_merge(
 
 
 def tile_tokens(head_bytes: int) -> int:
-    """Cached positions per iteration for heads of so many bytes: with 64 of 256 bytes sm_86 spills."""
-    return 64 if head_bytes <= 128 else 32
+    """Cached positions per iteration for heads of so many bytes: with more of them sm_86 spills."""
+    return min(64, max(16, 8192 // head_bytes))
 
 
 def segmented(

@@ -81,6 +81,7 @@ def _union_tiles(
         acc = acc * rescale[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         total = total * rescale + tl.sum(weights, 1)
         highest = new_highest
+    total = tl.where(real, total, 1.0)
     tl.store(
         out_ptr + row[:, None] * stride_out_row + head * stride_out_head + lane[None, :],
         acc / total[:, None],

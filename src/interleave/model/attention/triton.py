@@ -37,6 +37,12 @@ class TritonAttention:
             )
         if cache.k.device.type != "cuda" and cache.k.dtype == torch.bfloat16:
             raise ValueError("attention backend 'triton' cannot run bfloat16 under Triton's interpreter")
+        head_dim = cache.k.shape[-1]
+        if head_dim < 16 or head_dim & (head_dim - 1):
+            raise ValueError(
+                f"attention backend 'triton' needs heads of a power of two of at least 16, got {head_dim}; "
+                "use the backend 'reference'"
+            )
         self.cache = cache
         self._batch: PackedBatch | None = None
 
