@@ -64,7 +64,5 @@ def argmax(logits: torch.Tensor, out: torch.Tensor) -> None:
     parts = triton.cdiv(vocab, PART)
     best = torch.empty((rows, parts), dtype=torch.float32, device=logits.device)
     token = torch.empty((rows, parts), dtype=torch.int32, device=logits.device)
-    _argmax_parts[(rows, parts)](
-        logits, best, token, vocab, parts, logits.stride(0), WIDTH=TILE, SPAN=PART
-    )
+    _argmax_parts[(rows, parts)](logits, best, token, vocab, parts, logits.stride(0), WIDTH=TILE, SPAN=PART)
     _argmax_merge[(rows,)](best, token, out, parts, WIDTH=triton.next_power_of_2(parts))

@@ -151,7 +151,9 @@ ptxas info    : Used 168 registers, used 1 barriers, 8 bytes cumulative stack si
     assert count_ptxas_log(log) == (168, 3)
     with pytest.raises(RuntimeError, match="no counts"):
         count_ptxas_log("ptxas fatal")
-    assembly = "    .agpr_count: 4\n    .sgpr_spill_count: 2\n    .vgpr_count:     97\n    .vgpr_spill_count: 5\n"
+    assembly = (
+        "    .agpr_count: 4\n    .sgpr_spill_count: 2\n    .vgpr_count:     97\n    .vgpr_spill_count: 5\n"
+    )
     assert count_amdgcn(assembly) == (97, 7)
     with pytest.raises(RuntimeError, match="vgpr_spill_count"):
         count_amdgcn(".vgpr_count: 3\n.sgpr_spill_count: 0\n")

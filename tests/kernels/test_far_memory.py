@@ -38,7 +38,7 @@ class FarTensor(torch.Tensor):
     whole storages, asks for all strides at once and gets those of the one element.
     """
 
-    def stride(self, dim: int | None = None):  # noqa: ANN201
+    def stride(self, dim: int | None = None) -> int | tuple[int, ...]:
         return super().stride() if dim is None else (HEAD_STRIDE, DIM, 1)[dim]
 
     @property

@@ -20,9 +20,7 @@ from interleave.schedule.request import Request
 pytest.importorskip("triton", reason="triton has wheels for Linux only")
 from interleave.model.ops import triton as ops
 
-FEW = settings(
-    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FEW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 DTYPES = st.sampled_from([torch.float32, torch.float16])
 
 

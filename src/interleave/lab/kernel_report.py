@@ -52,14 +52,14 @@ def kernel_document(
     if processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes}")
     users = engine_launches()
-    started = time.perf_counter()
-    rows = compile_table(list(users), wanted, processes, say)
-    models = [", ".join(names) for names in users.values() for _ in wanted]
     source = provenance(
         {"archs": list(wanted), "dtypes": list(DTYPES), "block_tokens": list(BLOCK_SIZES)},
         device=cpu_name(),
         threads=processes,
     )
+    started = time.perf_counter()
+    rows = compile_table(list(users), wanted, processes, say)
+    models = [", ".join(names) for names in users.values() for _ in wanted]
     return {
         "schema_version": SCHEMA_VERSION,
         "configurations": len(users),

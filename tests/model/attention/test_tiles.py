@@ -7,10 +7,10 @@ from attention_cases import Shape, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleave.model.attention.tiles import cut_segments, unite_blocks
+from interleave.model.attention.tiles import Segments, cut_segments, unite_blocks
 
 
-def cut(rows: list[tuple[int, int]], group: int = 3, split_tokens: int = 64):  # noqa: ANN201
+def cut(rows: list[tuple[int, int]], group: int = 3, split_tokens: int = 64) -> Segments:
     return cut_segments(build(Shape(tuple(rows), group=group, head_dim=4)).batch, group, 64, 16, split_tokens)
 
 
@@ -34,7 +34,9 @@ def test_segments_by_hand() -> None:
 @settings(max_examples=60)
 @given(
     rows=st.lists(
-        st.integers(1, 120).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))), min_size=1, max_size=5
+        st.integers(1, 120).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
+        min_size=1,
+        max_size=5,
     ),
     group=st.integers(1, 8),
     split_tokens=st.sampled_from([16, 64, 512]),
