@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("triton", reason="triton has wheels for Linux only")
 from interleave_kernels.compile import SHARED_LIMITS, TARGETS, count_amdgcn, count_ptxas_log
+from interleave_kernels.recording import specialise
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "data/schema/kernels.schema.json").read_text())
@@ -131,8 +132,8 @@ def test_bad_arguments_are_refused_in_one_line(
 
 
 def test_under_the_interpreter_nothing_is_compiled_by_mistake(tmp_path: Path) -> None:
-    code = "import interleave_kernels.compile as c; c.compile_launch(c.Launch('interleave_kernels.swiglu',"
-    code += "'_swiglu', (), (), (), ()), 'sm_80')"
+    code = "from interleave_kernels.compile import Launch, compile_launch;"
+    code += "compile_launch(Launch('interleave_kernels.swiglu', '_swiglu', (), (), (), ()), 'sm_80')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=dict(os.environ, TRITON_INTERPRET="1", PYTHONPATH=f"{ROOT / 'src'}:{ROOT / 'kernels'}"),
@@ -157,3 +158,16 @@ ptxas info    : Used 168 registers, used 1 barriers, 8 bytes cumulative stack si
     assert count_amdgcn(assembly) == (97, 7)
     with pytest.raises(RuntimeError, match="vgpr_spill_count"):
         count_amdgcn(".vgpr_count: 3\n.sgpr_spill_count: 0\n")
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 15, 16, 48, -16, 2**31 - 1, 2**31, 2**40, 0.5, 1.0])
+@pytest.mark.parametrize("specialised", [True, False])
+def test_arguments_are_specialised_as_triton_does(value: float, specialised: bool) -> None:
+    from types import SimpleNamespace
+
+    from triton.backends.compiler import BaseBackend
+    from triton.runtime.jit import native_specialize_impl
+
+    parameter = SimpleNamespace(name="x", is_constexpr=False, do_not_specialize=not specialised)
+    kind, attributes = native_specialize_impl(BaseBackend, value, False, specialised, specialised)
+    assert specialise(value, parameter) == (kind, attributes == "D")
