@@ -25,9 +25,11 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="a GPU does not reserve addresses without memory: interpreter only"
 )
 BLOCK, DIM, FIRST_BLOCK, MOST_BLOCKS = 64, 64, 600_000, 64
-HEAD_STRIDE = 2**31 + MOST_BLOCKS * BLOCK * DIM
-"""Elements from one KV head to the next; the first block in use lies 2.4 billion behind its head."""
+KV_HEADS, HEAD_STRIDE = 3, 1_200_000_000
+"""Elements from one KV head to the next: an int32 holds one stride, and not two. The first block in use
+lies 2.4 billion behind its head."""
 V_OFFSET = 4 * MOST_BLOCKS * BLOCK * DIM
+assert HEAD_STRIDE < 2**31 < 2 * HEAD_STRIDE
 assert FIRST_BLOCK * BLOCK * DIM > 2**31
 
 
@@ -43,7 +45,7 @@ class FarTensor(torch.Tensor):
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((2, (FIRST_BLOCK + MOST_BLOCKS) * BLOCK, DIM))
+        return torch.Size((KV_HEADS, (FIRST_BLOCK + MOST_BLOCKS) * BLOCK, DIM))
 
 
 class FarLayers:
@@ -51,6 +53,7 @@ class FarLayers:
 
     def __init__(self, layer: Tensor, windows: Tensor) -> None:
         self.layer, self.windows = layer, windows
+        self.shape = (1, *layer.shape)
         self.device, self.dtype, self.element_size = layer.device, layer.dtype, layer.element_size
 
     def __getitem__(self, _layer: int) -> Tensor:
@@ -58,12 +61,12 @@ class FarLayers:
 
 
 class FarCache:
-    """A cache of two KV heads with the blocks FIRST_BLOCK .. FIRST_BLOCK + MOST_BLOCKS there."""
+    """A cache of three KV heads with the blocks FIRST_BLOCK .. FIRST_BLOCK + MOST_BLOCKS there."""
 
     block_tokens = BLOCK
 
     def __init__(self) -> None:
-        size = 2 * (HEAD_STRIDE + (FIRST_BLOCK + MOST_BLOCKS) * BLOCK * DIM + 2 * V_OFFSET)
+        size = 2 * ((KV_HEADS - 1) * HEAD_STRIDE + (FIRST_BLOCK + MOST_BLOCKS) * BLOCK * DIM + 2 * V_OFFSET)
         private_not_reserved = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
         try:
             self._room = mmap.mmap(-1, size, flags=private_not_reserved)
@@ -77,7 +80,7 @@ class FarCache:
 
         blocks = [
             window(head * HEAD_STRIDE + FIRST_BLOCK * BLOCK * DIM, MOST_BLOCKS * BLOCK * DIM)
-            for head in (0, 1)
+            for head in range(KV_HEADS)
         ]
         for block in blocks:
             block.fill_(math.nan)
@@ -90,7 +93,7 @@ class FarCache:
 
 def far(rows: list[tuple[int, int]]) -> Case:
     """The case of these rows with its cache far away."""
-    near = make(rows, group=2, kv_heads=2, head_dim=DIM, block_tokens=BLOCK, dtype=torch.float16)
+    near = make(rows, group=2, kv_heads=KV_HEADS, head_dim=DIM, block_tokens=BLOCK, dtype=torch.float16)
     cache = FarCache()
     for layers, source in ((cache.k, near.cache.k[0]), (cache.v, near.cache.v[0])):
         for window, head in zip(layers.windows, source, strict=True):
@@ -124,7 +127,7 @@ def test_rotating_and_writing_reaches_far_blocks() -> None:
     cache = FarCache()
     qkv, angle = torch.randn(3, 8, DIM).half(), torch.rand(3, DIM // 2)
     slots = torch.tensor([0, 70, MOST_BLOCKS * BLOCK - 1])
-    near = torch.full((2, 2, MOST_BLOCKS * BLOCK, DIM), math.nan, dtype=torch.float16)
+    near = torch.full((2, KV_HEADS, MOST_BLOCKS * BLOCK, DIM), math.nan, dtype=torch.float16)
     far_slots = slots + FIRST_BLOCK * BLOCK
     got = ops.rotate_and_write(qkv, angle.cos(), angle.sin(), far_slots, cache.k[0], cache.v[0])
     exact = reference.rotate_and_write(qkv, angle.cos(), angle.sin(), slots, near[0], near[1])
