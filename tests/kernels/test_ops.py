@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
+from interleave.lab.gate import run_gate
+from interleave.lab.gate_trials import prompt_ids
 from interleave.model.decoder import Decoder
 from interleave.model.ops import reference
 from interleave.model.sources import load_model
@@ -140,3 +142,14 @@ def test_an_engine_on_the_fused_ops_generates_the_tokens_of_the_reference(device
         return [record.tokens for record in serve(engine, requests).requests]
 
     assert tokens(fused, "triton") == tokens(plain, "reference")
+
+
+@pytest.mark.slow
+def test_chunked_and_mixed_on_kernels_alone_pass_the_parity_gate(device: str) -> None:
+    """Attention and ops both Triton's: the quick gate, its poisoned blocks and its pool of one request."""
+    plain = load_model("tiny-gqa3", device=device)
+    fused = Decoder(plain.config, plain.decoder.weights, ops)
+    ids = prompt_ids(plain)
+    report = run_gate(fused, ids, backends=["triton"], engines=("chunked", "mixed"), quick=True)
+    assert report.failures == report.ties == []
+    assert report.distinct_tokens > 30
