@@ -24,7 +24,7 @@ from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
-from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, ModelChoices
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
@@ -45,7 +45,7 @@ PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COPY_PROBE_BYTES = 64 * 2**20
 
 
-class Params(ModelChoices):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
     batches: tuple[Literal["mixed", "uniform"], ...] = Field(
