@@ -146,6 +146,8 @@ def generate(
     from interleave.schedule.names import nearest
     from interleave.schedule.request import Request, SamplingParams
 
+    if not prompt or any(0xD800 <= ord(letter) <= 0xDFFF for letter in prompt):
+        raise ValueError(f"the prompt must be text of at least one character in UTF-8, got {prompt!r}")
     sampling = SamplingParams(temperature, top_p, seed)
     if engine_name not in ENGINES:  # said before the weights are loaded
         raise ValueError(nearest("engine", engine_name, ENGINES))
@@ -170,9 +172,9 @@ def _progress(line: str) -> None:
 
 
 @main.command()
-@click.argument("notebook")
-def params(notebook: str) -> None:
-    """List the parameters of NOTEBOOK: type, default, range, unit, meaning.
+@click.argument("notebook", required=False)
+def params(notebook: str | None) -> None:
+    """List the parameters of NOTEBOOK: type, default, range, unit, meaning. Without one, the notebooks.
 
     NOTEBOOK is a path, a number (05) or a name (closed_batches).
 
@@ -180,10 +182,16 @@ def params(notebook: str) -> None:
     Example:
       interleave params closed_batches
     """
+    from interleave.lab.paths import repo_root
     from interleave.report.layout import find_notebook
     from interleave.report.parameter_docs import parameter_table
     from interleave.report.parameters import read_source
+    from interleave.report.runs import load_runs
 
+    if notebook is None:
+        for run in load_runs(repo_root()):
+            click.echo(f"{run.notebook:24} {run.title}")
+        return
     source = read_source(find_notebook(notebook))
     click.echo(f"{source.path.name}: experiment {source.experiment_name}")
     click.echo(parameter_table(source.model))
@@ -275,7 +283,7 @@ def run(
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
     if bool(notebooks) == run_all:
-        raise click.UsageError("name the notebooks to run, or give --all")
+        raise click.UsageError("name the notebooks to run or give --all, one of the two")
     paths = source_notebooks() if run_all else [find_notebook(name) for name in notebooks]
     overrides = {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
     for path in paths:
@@ -410,7 +418,7 @@ _BENCH_OPTIONS = [
     click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 or mps."),
     click.option(
         "--seed",
-        type=int,
+        type=click.IntRange(0, 2**63 - 1),
         default=0,
         show_default=True,
         help="Of the draw, the arrivals and the prompts' text.",

@@ -85,7 +85,7 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
     steps = found["steps"]
     lines = {
         "engine": f"{config['engine']}, {config['model']} {config['dtype']}",
-        "device": f"{document['device']}, {document['threads']} threads ({document['mark']})",
+        "device": f"{document['device']}, threads {document['threads']} ({document['mark']})",
         "requests": f"{found['num_completed']} completed of {found['num_requests']}",
         "tokens": f"{found['prompt_tokens']:,} prompt, {found['new_tokens']:,} new",
         "wall": f"{document['wall_s']:.3f} s{spread}",
@@ -100,7 +100,8 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
         "goodput": _goodput(found["goodput"]),
         "steps": f"{steps['n']:,}, {steps['forwards']:,} forwards, {steps['padded_tokens']:,} padded and "
         f"{steps['copied_tokens']:,} copied positions",
-        "memory": ", ".join(f"{name.split('_')[0]} {_mib(value)}" for name, value in memory.items()),
+        "memory": f"weights {_mib(memory['weight_bytes'])} in every layout kept, pool {_mib(memory['pool_bytes'])}, "
+        f"at its peak {_mib(memory['peak_bytes'])} above both",
     }
     return [f"{name:12} {value}" for name, value in lines.items()]
 

@@ -93,6 +93,10 @@ def bench_trace(config: BenchConfig) -> Trace:
         )
     assert config.trace is not None  # BenchConfig holds one of the two
     trace = read_csv(Path(config.trace))
+    if config.num_requests is not None and config.num_requests > len(trace):
+        raise ValueError(
+            f"num_requests {config.num_requests} is more than the {len(trace)} of {config.trace}"
+        )
     rows = trace.rows[: config.num_requests]
     return Trace(rows if config.arrivals == "open" else tuple(TraceRow(0.0, *row[1:]) for row in rows))
 

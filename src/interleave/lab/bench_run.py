@@ -6,7 +6,7 @@ document goes: `publish` receives it, also when a run fails or is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -44,6 +44,7 @@ def run_bench(
     """
     trace = bench_trace(config)
     device = checked_device(config.device)
+    given = config
     config = replace(
         config,
         chunk_budget=scaled_chunk_budget(config.scale)
@@ -54,7 +55,6 @@ def run_bench(
         else config.block_tokens,
     )
     model = load_model(config.model, config.dtype, config.device, say=say)
-    requests = requests_from_trace(trace, model_corpus(model), config.seed)
     engine = trace_engine(
         config.engine,
         model,
@@ -68,6 +68,9 @@ def run_bench(
         backend=config.backend,
         pool_gib=config.pool_gib,
     )
+    for line in unused_options(given, engine_settings(engine)):
+        say(line)
+    requests = requests_from_trace(trace, model_corpus(model), config.seed)
     for request in requests:
         engine.validate(request)
     here = place(config.device)
@@ -115,6 +118,18 @@ def run_bench(
             )
             publish(document)
     return document
+
+
+def unused_options(config: BenchConfig, settings: Mapping[str, Any]) -> list[str]:
+    """A line for each option that was chosen and that this engine makes no use of."""
+    usual = BenchConfig(arrivals="closed", engine=config.engine, workload="mixed8")
+    names = ("max_rows", "chunk_budget", "block_tokens")
+    chosen = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
+    return [
+        f"note: engine {config.engine} makes no use of {name} {value}"
+        for name, value in chosen.items()
+        if settings[name] != value
+    ]
 
 
 def _warmup_requests(config: BenchConfig, requests: list[Request]) -> list[Request]:

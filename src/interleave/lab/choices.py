@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from interleave.model.sources import check_source
 
 
 class ModelChoices(BaseModel):
@@ -15,6 +17,12 @@ class ModelChoices(BaseModel):
     model: str = Field("smollm2", description="weights: smollm2, tiny..., dummy:CONFIG, a folder or hub name")
     dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
     device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
+
+    @field_validator("model")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        check_source(name)
+        return name
 
 
 class WorkloadChoices(ModelChoices):

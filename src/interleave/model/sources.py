@@ -126,14 +126,25 @@ def _seeded_config(source: str) -> ModelConfig | None:
     return None
 
 
+def check_source(source: str) -> None:
+    """Raise ModelError for a name that can be none of the sources; loads nothing and asks no network."""
+    if _seeded_config(source) is not None or source == DEFAULT or _is_folder(source):
+        return
+    if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
+        raise _unknown(source)
+
+
+def _is_folder(source: str) -> bool:
+    return bool(source) and Path(source).expanduser().is_dir()
+
+
 def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
     if source == DEFAULT:
         return ensure_smollm2(say), "smollm2 (SmolLM2-135M-Instruct, Q4_1 weights dequantised)"
-    folder = Path(source).expanduser()
-    if source and folder.is_dir():
+    if _is_folder(source):
+        folder = Path(source).expanduser()
         return folder, f"folder {folder.name}"
-    if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
-        raise _unknown(source)
+    check_source(source)
     say(f"looking for {source} on the Hugging Face hub (config, safetensors and tokenizer only)")
     found = hub_folder(source)
     return found, f"hub {source} (snapshot {found.name})"

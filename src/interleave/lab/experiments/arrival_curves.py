@@ -51,7 +51,7 @@ class Params(WorkloadChoices):
     num_requests: int = Field(
         20, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
     )
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
     )
     max_rows: int = Field(

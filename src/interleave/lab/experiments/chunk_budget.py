@@ -62,7 +62,7 @@ class Params(WorkloadChoices):
     repeats: int = Field(
         5, ge=1, le=50, description="forwards of each kind", json_schema_extra={"unit": "forwards"}
     )
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {

@@ -70,7 +70,7 @@ class Params(WorkloadChoices):
         1, ge=0, le=10, description="runs thrown away", json_schema_extra={"unit": "runs"}
     )
     recorded_runs: int = Field(3, ge=1, le=50, description="runs kept", json_schema_extra={"unit": "runs"})
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {

@@ -57,7 +57,7 @@ class Params(WorkloadChoices):
         description="prompt positions in a step; null takes 512 / scale",
         json_schema_extra={"unit": "tokens"},
     )
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {
