@@ -18,6 +18,7 @@ from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
 from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
 from interleave.lab.devices import place
+from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
 from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.timing import timing_lock
@@ -112,6 +113,7 @@ def run_bench(
                 status=status,
                 limits=config.limits,
                 engine=engine_settings(engine),
+                roofline=known_roofline(model.decoder),
             )
             publish(document)
     return document
