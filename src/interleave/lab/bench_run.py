@@ -16,7 +16,7 @@ from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
-from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
+from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device, file_workload
 from interleave.lab.devices import place
 from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
@@ -43,6 +43,8 @@ def run_bench(
     Raises ValueError for what cannot run, before anything is measured; EngineFault if a forward fails;
     RecordError if a request did not generate its whole budget.
     """
+    from_file = file_workload(config)
+    given = from_file and from_file.engine_requests()  # refused here, before anything is loaded
     trace = bench_trace(config)
     device = checked_device(config.device)
     config = replace(
@@ -55,7 +57,7 @@ def run_bench(
         else config.block_tokens,
     )
     model = load_model(config.model, config.dtype, config.device, say=say)
-    requests = requests_from_trace(trace, model_corpus(model), config.seed)
+    requests = given or requests_from_trace(trace, model_corpus(model), config.seed)
     engine = trace_engine(
         config.engine,
         model,

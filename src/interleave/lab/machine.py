@@ -88,10 +88,18 @@ def seconds(work: Callable[[], object], repeats: int, warmup: int = 2) -> list[f
     return taken
 
 
-def read_rates(num_bytes: int, repeats: int) -> dict[str, float | int]:
-    """Bytes per second of a sum over a float32 array that no cache holds, all threads reading."""
-    source = torch.ones(max(1, num_bytes // 4))
-    return spread([source.nbytes / taken for taken in seconds(source.sum, repeats)])
+def read_rates(num_bytes: int, repeats: int) -> dict[str, Any]:
+    """Bytes per second of reading a float32 array that no cache holds, all threads, the faster of a sum
+    and a product with a vector."""
+    width = 2048
+    source = torch.ones(max(1, num_bytes // 4 // width), width)
+    vector = torch.ones(width)
+    found = {
+        name: spread([source.nbytes / taken for taken in seconds(work, repeats)])
+        for name, work in {"sum": source.sum, "product": lambda: torch.mv(source, vector)}.items()
+    }
+    best = max(found, key=lambda name: found[name]["median"])
+    return {**found[best], "path": best}
 
 
 def gemm_rates(config: ModelConfig, paths: dict[str, ModuleType], repeats: int) -> dict[str, Any]:
@@ -179,3 +187,27 @@ def one_pass(ops: ModuleType, layers: Sequence[Layer], inputs: Sequence[Tensor])
                 ops.linear(x, weight)
 
     return work
+
+
+def machine_lines(document: dict[str, Any]) -> list[str]:
+    """A measurement as `name value` lines: both ceilings with their spread, and the linear paths."""
+    read, gemm = document["read_bytes_per_s"], document["gemm_flops_per_s"]
+    lines = {
+        "device": f"{document['device']}, {document['threads']} threads",
+        "read": f"{_giga(read)} GB/s ({read['path']})",
+        "products": f"{_giga(gemm)} GFLOP/s at {GEMM_ROWS} rows ({gemm['path']})",
+    }
+    table = document["linear_paths"]
+    names = sorted({line["path"] for line in table})
+    found = {(line["path"], line["rows"]): line["seconds"]["median"] * 1e3 for line in table}
+    best = fastest_paths(table)
+    lines |= {
+        f"{rows} rows": ", ".join(f"{name} {found[name, rows]:.1f} ms" for name in names) + f": {best[rows]}"
+        for rows in best
+    }
+    return [f"{name:12} {value}" for name, value in lines.items()]
+
+
+def _giga(rates: dict[str, Any]) -> str:
+    median, low, high = (rates[name] / 1e9 for name in ("median", "min", "max"))
+    return f"{median:.1f} ({low:.1f} to {high:.1f}, {rates['n']} times)"

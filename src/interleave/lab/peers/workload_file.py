@@ -7,7 +7,8 @@ JSON, an object of workloads by name (data/schema/workloads.schema.json):
      "check": [[ids], ...]}
 
 A list is a batch that is all there at the start. In the second form `late` enters once the first row has
-`after_steps` tokens. A bare list of ids is a request for CHECK_TOKENS tokens. Other entries are left alone.
+`after_steps` tokens. A bare list of ids is a request for CHECK_TOKENS tokens. Entries of any other form are
+left alone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ from interleave.schedule.names import nearest
 from interleave.schedule.request import Request
 
 CHECK_TOKENS = 24
+OTHER_NAMES = {
+    "peer-mixed32": "closed-mixed-32",
+    "peer-uniform32": "uniform-32",
+    "peer-disturb": "disturbance",
+    "peer-decode1": "decode-step-1",
+    "peer-decode8": "decode-step-8",
+    "peer-decode32": "decode-step-32",
+}
+"""Second names under which a file may hold a workload."""
 MAX_TOKEN_ID = 2**31 - 1
 
 
@@ -64,7 +74,9 @@ class Workload:
     def engine_requests(self) -> list[Request]:
         """The batch as requests r0000, r0001, ... all due at 0. WorkloadError if one of them is late."""
         if self.late is not None:
-            raise WorkloadError(f"workload {self.name!r} has a late request; only a plain batch can be closed")
+            raise WorkloadError(
+                f"workload {self.name!r} has a late request; only a plain batch can be closed"
+            )
         return [
             Request(f"r{number:04d}", ask.prompt, ask.max_tokens) for number, ask in enumerate(self.requests)
         ]
@@ -88,7 +100,9 @@ class WorkloadFile:
         except json.JSONDecodeError as error:
             raise WorkloadError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
         if not isinstance(document, dict):
-            raise WorkloadError(f"{path}: must be an object of workloads by name, not a {type(document).__name__}")
+            raise WorkloadError(
+                f"{path}: must be an object of workloads by name, not a {type(document).__name__}"
+            )
         self.sha256 = hashlib.sha256(content).hexdigest()
         self._document: Mapping[str, Any] = document
 
@@ -97,12 +111,14 @@ class WorkloadFile:
         """What looks like a workload."""
         return [name for name, value in self._document.items() if _rows_of(value) is not None]
 
-    def workload(self, *names: str) -> Workload:
-        """The workload called by the first of `names` that is there. WorkloadError for none, or a broken one."""
-        name = next((name for name in names if name in self._document), None)
-        if name is None:
-            raise WorkloadError(f"{self.path}: {nearest('workload', names[0], self.names)}")
-        value = self._document[name]
+    def __contains__(self, name: str) -> bool:
+        return self._spelled(name) in self._document
+
+    def workload(self, name: str) -> Workload:
+        """The workload called `name`, or by its name in OTHER_NAMES. WorkloadError for none, or a broken one."""
+        if name not in self:
+            raise WorkloadError(f"{self.path}: {nearest('workload', name, self.names)}")
+        value = self._document[self._spelled(name)]
         rows = _rows_of(value)
         where = f"{self.path}: workload {name!r}"
         if not rows:
@@ -117,6 +133,9 @@ class WorkloadFile:
                 f"tokens, got {after!r}"
             )
         return Workload(name, requests, _ask(value.get("late"), f"{where}, late request"), after)
+
+    def _spelled(self, name: str) -> str:
+        return name if name in self._document else OTHER_NAMES.get(name, name)
 
 
 def _rows_of(value: object) -> list[Any] | None:

@@ -49,7 +49,11 @@ class HfGenerate:
             ids[row, at:], mask[row, at:] = torch.tensor(request["prompt"]), 1
         clock = _Clock()
         chosen = GenerationConfig(
-            do_sample=False, eos_token_id=None, pad_token_id=PAD, max_new_tokens=longest, min_new_tokens=longest
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=PAD,
+            max_new_tokens=longest,
+            min_new_tokens=longest,
         )
         start = time.perf_counter()
         out = self._model.generate(
@@ -64,9 +68,7 @@ class HfGenerate:
         return {
             "wall_s": wall_s,
             "times_s": [times_s[:budget] for budget in budgets],
-            "tokens": [
-                out[row, widest : widest + budget].tolist() for row, budget in enumerate(budgets)
-            ],
+            "tokens": [out[row, widest : widest + budget].tolist() for row, budget in enumerate(budgets)],
             "late_s": None,
         }
 
