@@ -94,9 +94,13 @@ def read_rates(num_bytes: int, repeats: int) -> dict[str, Any]:
     width = 2048
     source = torch.ones(max(1, num_bytes // 4 // width), width)
     vector = torch.ones(width)
+    ways: dict[str, Callable[[], object]] = {
+        "sum": lambda: source.sum(),
+        "product": lambda: torch.mv(source, vector),
+    }
     found = {
         name: spread([source.nbytes / taken for taken in seconds(work, repeats)])
-        for name, work in {"sum": source.sum, "product": lambda: torch.mv(source, vector)}.items()
+        for name, work in ways.items()
     }
     best = max(found, key=lambda name: found[name]["median"])
     return {**found[best], "path": best}

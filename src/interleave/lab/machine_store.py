@@ -76,4 +76,6 @@ def known_roofline(decoder: Decoder) -> Roofline | None:
         return None
     here = place("cpu")
     ceilings = known_ceilings(here.device, here.threads)
-    return ceilings and Roofline(decoder.config, ceilings, decoder.step_weight_bytes)
+    if ceilings is None:
+        return None
+    return Roofline(decoder.config, ceilings, decoder.step_weight_bytes)

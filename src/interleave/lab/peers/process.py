@@ -6,6 +6,7 @@ it sees), so an engine never imports another one's libraries.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -127,10 +128,8 @@ class EngineProcess:
         """Close its input, which ends it; kill it if that does not."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                try:
+                with contextlib.suppress(OSError):
                     pipe.close()
-                except OSError:
-                    pass
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
