@@ -85,7 +85,9 @@ def test_a_file_that_cannot_be_used_counts_as_none(measured, spoil):
 
 
 def test_figures_have_a_floor_only_where_the_machine_is_measured(measured):
-    config = BenchConfig(arrivals="closed", engine="mixed", workload="mixed8", scale=64, model="tiny", warmup=0)
+    config = BenchConfig(
+        arrivals="closed", engine="mixed", workload="mixed8", scale=64, model="tiny", warmup=0
+    )
     without = run_bench(config)
     assert without["floor_s"] is without["roofline"] is None
     assert {step["floor_s"] for step in without["steps"]} == {None}

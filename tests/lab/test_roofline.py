@@ -100,7 +100,9 @@ def test_every_engine_records_what_was_asked_for(engine, one_thread):
     """Steps of every engine sum to the positions, keys and tokens of the requests: no padding, no held rows."""
     model = load_model("tiny-gqa3")
     lengths = [(5, 4), (9, 1), (2, 7)]
-    built = build_engine(engine, model.decoder, max_rows=3, chunk_budget=4, block_tokens=4, max_request_tokens=16)
+    built = build_engine(
+        engine, model.decoder, max_rows=3, chunk_budget=4, block_tokens=4, max_request_tokens=16
+    )
     log = serve(built, [Request(f"r{i}", tuple(range(1, p + 1)), n) for i, (p, n) in enumerate(lengths)])
     total = sum((step_work(record) for record in log.steps[1:]), start=step_work(log.steps[0]))
     whole = batch_work(lengths)

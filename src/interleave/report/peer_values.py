@@ -1,6 +1,6 @@
 """What the page on the peers shows, from the stored comparison of a site's tier. Measures nothing.
 
-The newest stored comparison counts. Without one there is neither value nor table, and the page says that
+The newest stored comparison counts, with the parts that were run like it. Without one there is neither value nor table, and the page says that
 it awaits a run.
 """
 
@@ -34,17 +34,39 @@ class Stored:
 
 
 def stored_comparison(site: str, root: Path) -> Stored | None:
-    """The newest completed comparison of a site's tier below `root`; None if there is none."""
+    """The newest completed comparison of a site's tier below `root`; None if there is none.
+
+    What an earlier one alone has (another peer, another workload) is added to it, if it was made by the
+    same code on the same machine with the same choices: a comparison may be run in parts.
+    """
     tier = TIERS.get(site)
     if tier is None:
         return None
     store = PointStore(results_root(tier, root), tier, EXPERIMENT)
-    sidecars = [store.load_provenance(key) for key in store.keys() if store.load(key) is not None]
-    complete = [sidecar for sidecar in sidecars if sidecar["status"] == "completed"]
+    keys = store.keys()
+    sidecars = [store.load_provenance(key) for key in keys if store.load(key) is not None]  # also checks them
+    complete = sorted(
+        (sidecar for sidecar in sidecars if sidecar["status"] == "completed"),
+        key=lambda sidecar: sidecar["started_at"],
+    )
     if not complete:
         return None
-    newest = max(complete, key=lambda sidecar: sidecar["started_at"])
-    return Stored(newest, str(store.folder.relative_to(root)))
+    alike = [part for part in complete if _conditions(part) == _conditions(complete[-1])]
+    ratios = {(r["workload"], r["column"], r["peer"]): r for part in alike for r in part["ratios"]}
+    merged = {
+        **complete[-1],
+        "started_at": alike[0]["started_at"],
+        "ratios": list(ratios.values()),
+        "engines": {name: engine for part in alike for name, engine in part["engines"].items()},
+        "checks": {name: tokens for part in alike for name, tokens in part["checks"].items()},
+    }
+    return Stored(merged, str(store.folder.relative_to(root)))
+
+
+def _conditions(sidecar: Mapping[str, Any]) -> list[Any]:
+    """What two parts of one comparison have in common: all but which peers, which work and how often."""
+    chosen = {name: value for name, value in sidecar["config"].items() if name not in ("only", "runs")}
+    return [sidecar["code"], sidecar["device"], sidecar["threads"], chosen]
 
 
 def peer_values(stored: Stored | None) -> dict[str, Value]:

@@ -101,10 +101,7 @@ def page_values(site: str, pages: Sequence[Page], root: Path) -> dict[str, Any]:
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
         "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
-        "values": trace_values()
-        | reported_values()
-        | measured_values(pages, root)
-        | peer_values(peers),
+        "values": trace_values() | reported_values() | measured_values(pages, root) | peer_values(peers),
         "tables": {"status": status_table(pages), "versions": versions_table(pages)} | peer_tables(peers),
     }
 

@@ -45,8 +45,19 @@ def test_a_real_comparison_with_transformers(tiny_folder, small_file, tmp_path):
     document = json.loads(out.read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
     assert document["status"] == "completed"
-    order = [(row["workload"], row["run"], row["engine"]) for row in document["rows"] if row["pair"] == "hf-batching"]
-    names = ["peer-decode1", "peer-decode8", "peer-decode32", "peer-mixed32", "peer-uniform32", "peer-disturb"]
+    order = [
+        (row["workload"], row["run"], row["engine"])
+        for row in document["rows"]
+        if row["pair"] == "hf-batching"
+    ]
+    names = [
+        "peer-decode1",
+        "peer-decode8",
+        "peer-decode32",
+        "peer-mixed32",
+        "peer-uniform32",
+        "peer-disturb",
+    ]
     assert order == [
         (name, run, engine) for name in names for run in range(2) for engine in ("ours", "hf-batching")
     ]
@@ -163,6 +174,7 @@ def test_kinds_keep_their_order():
     assert PeersConfig(1).kinds[0] == "check"
 
 
+@pytest.mark.slow
 def test_gguf_files_hold_the_same_weights(smollm2_folder, tmp_path):
     """F32 exactly what the quantised blocks say, F16 that rounded once; names and metadata kept."""
     import numpy as np

@@ -31,7 +31,9 @@ def test_the_committed_file_is_what_is_drawn(smollm2_folder):
     """Byte for byte."""
     tokenizer = Tokenizer.from_folder(smollm2_folder)
     assert default_file().read_text() == workload_text(tokenizer.encode)
-    assert [tokenizer.decode(ids) for ids in json.loads(default_file().read_text())["check"]] == list(CHECK_TEXTS)
+    assert [tokenizer.decode(ids) for ids in json.loads(default_file().read_text())["check"]] == list(
+        CHECK_TEXTS
+    )
 
 
 def test_the_committed_file_is_valid_and_has_the_drawn_lengths():
@@ -46,14 +48,19 @@ def test_the_committed_file_is_valid_and_has_the_drawn_lengths():
 
 
 def test_forms_and_other_names(written):
-    path = written({"closed-mixed-32": BATCH, "disturbance": JOINED, "check": [[1, 2]], "meta": {"who": "me"}})
+    path = written(
+        {"closed-mixed-32": BATCH, "disturbance": JOINED, "check": [[1, 2]], "meta": {"who": "me"}}
+    )
     jsonschema.Draft202012Validator(SCHEMA).validate({"a": BATCH, "b": JOINED, "c": [[1, 2]]})
     file = WorkloadFile(path)
     assert file.names == ["closed-mixed-32", "disturbance", "check"]
     assert file.workload("peer-mixed32").requests == file.workload("closed-mixed-32").requests
     assert file.workload("peer-disturb").trace.num_prompt_tokens == 3 + 1 + 7
     assert "peer-uniform32" not in file
-    assert [request.prompt for request in file.workload("closed-mixed-32").engine_requests()] == [(1, 2, 3), (4,)]
+    assert [request.prompt for request in file.workload("closed-mixed-32").engine_requests()] == [
+        (1, 2, 3),
+        (4,),
+    ]
     with pytest.raises(WorkloadError, match="late request"):
         file.workload("disturbance").engine_requests()
 
@@ -68,10 +75,16 @@ def test_forms_and_other_names(written):
         ({"a": 3}, "workload 'a': must be a list of requests"),
         ({"a": [{"prompt": [1]}]}, "row 1: must have exactly prompt and max_tokens"),
         ({"a": [*BATCH, {"prompt": [], "max_tokens": 1}]}, "row 3: prompt must be a list of at least one"),
-        ({"a": [{"prompt": [1, -1], "max_tokens": 1}]}, "a token id must be a whole number of at least 0, got -1"),
+        (
+            {"a": [{"prompt": [1, -1], "max_tokens": 1}]},
+            "a token id must be a whole number of at least 0, got -1",
+        ),
         ({"a": [{"prompt": [1, True], "max_tokens": 1}]}, "got True"),
         ({"a": [{"prompt": [1], "max_tokens": 0}]}, "max_tokens must be a whole number of at least 1, got 0"),
-        ({"a": JOINED | {"after_steps": 3}}, "after_steps must be a whole number from 1 to the first row's 2"),
+        (
+            {"a": JOINED | {"after_steps": 3}},
+            "after_steps must be a whole number from 1 to the first row's 2",
+        ),
         ({"a": JOINED | {"late": None}}, "late request: must have exactly"),
     ],
 )
@@ -89,9 +102,14 @@ def test_a_closed_configuration_takes_its_requests_from_a_file(written):
     path = str(written({"mine": BATCH}))
     config = BenchConfig(arrivals="closed", engine="mixed", workload_file=path)  # the only one in it
     assert bench_trace(config).num_new_tokens == 7
-    first = BenchConfig(arrivals="closed", engine="mixed", workload="mine", workload_file=path, num_requests=1)
+    first = BenchConfig(
+        arrivals="closed", engine="mixed", workload="mine", workload_file=path, num_requests=1
+    )
     assert len(file_workload(first).requests) == 1
-    assert bench_trace(BenchConfig(arrivals="closed", engine="mixed", workload="peer-mixed32")).num_new_tokens == 1396
+    assert (
+        bench_trace(BenchConfig(arrivals="closed", engine="mixed", workload="peer-mixed32")).num_new_tokens
+        == 1396
+    )
 
 
 @pytest.mark.parametrize(

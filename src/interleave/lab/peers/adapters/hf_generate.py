@@ -12,6 +12,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteri
 from interleave.lab.peers.adapters.process import Request, answer, versions
 
 PAD = 0  # masked, so any id will do
+# No token has this id. None would take the model's own end-of-text, which a least length then forbids.
+NEVER = -1
 
 
 class _Clock(StoppingCriteria):
@@ -49,11 +51,7 @@ class HfGenerate:
             ids[row, at:], mask[row, at:] = torch.tensor(request["prompt"]), 1
         clock = _Clock()
         chosen = GenerationConfig(
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=PAD,
-            max_new_tokens=longest,
-            min_new_tokens=longest,
+            do_sample=False, eos_token_id=NEVER, pad_token_id=PAD, max_new_tokens=longest
         )
         start = time.perf_counter()
         out = self._model.generate(
