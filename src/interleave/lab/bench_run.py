@@ -16,8 +16,9 @@ from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
-from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
+from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device, file_workload
 from interleave.lab.devices import place
+from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
 from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.timing import timing_lock
@@ -42,9 +43,11 @@ def run_bench(
     Raises ValueError for what cannot run, before anything is measured; EngineFault if a forward fails;
     RecordError if a request did not generate its whole budget.
     """
+    from_file = file_workload(config)
+    ready = from_file and from_file.engine_requests()  # refused here, before anything is loaded
     trace = bench_trace(config)
     device = checked_device(config.device)
-    given = config
+    asked = config
     config = replace(
         config,
         chunk_budget=scaled_chunk_budget(config.scale)
@@ -68,9 +71,9 @@ def run_bench(
         backend=config.backend,
         pool_gib=config.pool_gib,
     )
-    for line in unused_options(given, engine_settings(engine)):
+    for line in unused_options(asked, engine_settings(engine)):
         say(line)
-    requests = requests_from_trace(trace, model_corpus(model), config.seed)
+    requests = ready or requests_from_trace(trace, model_corpus(model), config.seed)
     for request in requests:
         engine.validate(request)
     here = place(config.device)
@@ -115,6 +118,7 @@ def run_bench(
                 status=status,
                 limits=config.limits,
                 engine=engine_settings(engine),
+                roofline=known_roofline(model.decoder),
             )
             publish(document)
     return document
