@@ -15,7 +15,15 @@ from torch import Tensor
 
 from interleave.model.batch import PackedBatch
 from interleave.model.kv_cache import KVCache
-from interleave.model.simd.attention import attend, decode_floats, decodes_in_place, tile_floats, write
+from interleave.model.simd.attention import (
+    attend,
+    attend_share,
+    decode_floats,
+    decodes_in_place,
+    tile_floats,
+    write,
+    write_rows,
+)
 from interleave.model.simd.glue import threads_for
 from interleave.model.simd.threads import start_threads
 
@@ -24,6 +32,9 @@ TILE_ROWS = 128
 
 DECODE_COST = 16
 """A position of a decode row, which waits for memory, in row-positions of a tile, which computes."""
+
+SHARED_COST = 1 << 16
+"""Cost of all tasks below which waking a second thread takes longer than doing its share."""
 
 
 class SimdAttention:
@@ -53,20 +64,39 @@ class SimdAttention:
         if self._group != heads // len(keys):
             self._deal(batch, heads // len(keys), dim)
         strides = (_row_stride(k), _row_stride(v))
-        write(_flat(k), _flat(v), strides, self._slots, keys, values, threads_for(k.numel()))
+        new = (_flat(k), _flat(v), strides, self._slots, keys, values)
+        threads = threads_for(k.numel())
+        if threads == 1:
+            write_rows(*new, 0, n)
+        else:
+            write(*new, threads)
         out = torch.empty((n, heads, dim))
-        sizes = (heads, len(keys), dim, batch.block_tokens)
-        attend(
-            _flat(q), _row_stride(q), keys, values, sizes, np.float32(1.0 / math.sqrt(dim)), batch.tables,
-            batch.context_lens, batch.spans, self._tasks, self._shares, self._scratch, out.numpy(),
-        )  # fmt: skip
+        arguments = (
+            _flat(q),
+            _row_stride(q),
+            keys,
+            values,
+            (heads, len(keys), dim, batch.block_tokens),
+            np.float32(1.0 / math.sqrt(dim)),
+            batch.tables,
+            batch.context_lens,
+            batch.spans,
+            self._tasks,
+            self._shares,
+            self._scratch,
+            out.numpy(),
+        )
+        if len(self._shares) == 2:
+            attend_share(*arguments, 0)
+        else:
+            attend(*arguments)
         return out
 
     def _deal(self, batch: PackedBatch, group: int, dim: int) -> None:
         self._group = group
-        threads = numba.get_num_threads()
         kv_heads = self._keys.shape[1]
         tasks, cost = plan_tasks(batch, kv_heads, group, decodes_in_place(group, dim))
+        threads = numba.get_num_threads() if cost.sum() >= SHARED_COST else 1
         self._tasks, self._shares = deal(tasks, cost, threads)
         floats = tile_floats(int(tasks[:, 3].max()) * group, dim)
         floats = max(floats, decode_floats(group, dim, int(batch.spans.max())))

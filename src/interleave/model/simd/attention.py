@@ -44,6 +44,42 @@ def _rounded(count: int) -> int:
     return -(-count // LANES) * LANES
 
 
+@compiled
+def attend_share(
+    q: np.ndarray,
+    q_stride: int,
+    keys: np.ndarray,
+    values: np.ndarray,
+    sizes: tuple[int, int, int, int],
+    scale: np.float32,
+    tables: np.ndarray,
+    context_lens: np.ndarray,
+    spans: np.ndarray,
+    tasks: np.ndarray,
+    shares: np.ndarray,
+    scratch: np.ndarray,
+    out: np.ndarray,
+    thread: int,
+) -> None:
+    """Run tasks[shares[thread]:shares[thread + 1]] with scratch[thread]. sizes: heads, kv_heads, dim, block_tokens.
+
+    q: flat, position n begins at n * q_stride; keys, values: [kv_heads, slots, dim]; out: [n, heads, dim].
+    tables, context_lens, spans: by row. tasks: [tasks, 5], see `plan_tasks`.
+    """
+    for index in range(shares[thread], shares[thread + 1]):
+        row, kv_head, at, count = tasks[index, 0], tasks[index, 1], tasks[index, 2], tasks[index, 3]
+        if tasks[index, 4] < 0:
+            decode_row(
+                q, at * q_stride, keys, values, sizes, scale, tables[row], context_lens[row], spans[row],
+                kv_head, scratch[thread], out, at,
+            )  # fmt: skip
+        else:
+            chunk_tile(
+                q, q_stride, keys, values, sizes, scale, tables[row], kv_head, at, count, tasks[index, 4],
+                scratch[thread], out,
+            )  # fmt: skip
+
+
 @compiled_parallel
 def attend(
     q: np.ndarray,
@@ -60,26 +96,12 @@ def attend(
     scratch: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Run every task. sizes: heads, kv_heads, dim, block_tokens.
-
-    q: flat, position n begins at n * q_stride; keys, values: [kv_heads, slots, dim]; out: [n, heads, dim].
-    tables, context_lens, spans: by row. tasks: [tasks, 5], see `plan_tasks`; thread t runs
-    tasks[shares[t]:shares[t + 1]] with scratch[t].
-    """
-    heads, kv_heads, dim, block_tokens = sizes
+    """`attend_share` for every share, each on a thread of its own."""
     for thread in numba.prange(len(shares) - 1):
-        for index in range(shares[thread], shares[thread + 1]):
-            row, kv_head, at, count = tasks[index, 0], tasks[index, 1], tasks[index, 2], tasks[index, 3]
-            if tasks[index, 4] < 0:
-                decode_row(
-                    q, at * q_stride, keys, values, sizes, scale, tables[row], context_lens[row], spans[row],
-                    kv_head, scratch[thread], out, at,
-                )  # fmt: skip
-            else:
-                chunk_tile(
-                    q, q_stride, keys, values, sizes, scale, tables[row], kv_head, at, count, tasks[index, 4],
-                    scratch[thread], out,
-                )  # fmt: skip
+        attend_share(
+            q, q_stride, keys, values, sizes, scale, tables, context_lens, spans, tasks, shares, scratch, out,
+            thread,
+        )  # fmt: skip
 
 
 @compiled
@@ -296,6 +318,27 @@ def fetch_values(
                     scratch[target + d] = values[kv_head, slot, column + d] if column + d < dim else np.float32(0.0)
 
 
+@compiled
+def write_rows(
+    k: np.ndarray,
+    v: np.ndarray,
+    strides: tuple[int, int],
+    slots: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
+    """Store positions start to stop of k and v, flat with position n at n * stride, at slots [n]."""
+    kv_heads, _, dim = keys.shape
+    for index in range(start, stop):
+        slot = slots[index]
+        for head in range(kv_heads):
+            for d in range(dim):
+                keys[head, slot, d] = k[index * strides[0] + head * dim + d]
+                values[head, slot, d] = v[index * strides[1] + head * dim + d]
+
+
 @compiled_parallel
 def write(
     k: np.ndarray,
@@ -306,16 +349,11 @@ def write(
     values: np.ndarray,
     threads: int,
 ) -> None:
-    """Store k and v, flat with position n at n * stride, [kv_heads, dim] each, at slots [n]."""
-    kv_heads, _, dim = keys.shape
+    """`write_rows` for all positions, shared out."""
     count = len(slots)
     for thread in numba.prange(threads):
-        for index in range(count * thread // threads, count * (thread + 1) // threads):
-            slot = slots[index]
-            for head in range(kv_heads):
-                for d in range(dim):
-                    keys[head, slot, d] = k[index * strides[0] + head * dim + d]
-                    values[head, slot, d] = v[index * strides[1] + head * dim + d]
+        start, stop = count * thread // threads, count * (thread + 1) // threads
+        write_rows(k, v, strides, slots, keys, values, start, stop)
 
 
 def decodes_in_place(group: int, dim: int) -> bool:

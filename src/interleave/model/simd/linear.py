@@ -23,6 +23,7 @@ from interleave.model.simd.tiles import (
     multiply_tile,
     widen_panel,
 )
+from interleave.model.simd.vector import LANES
 
 DEPTH = 2048
 """Most depths that a panel is widened at once: 128 or 256 KiB of scratch, which a second-level cache holds."""
@@ -33,14 +34,14 @@ DEPTH = 2048
 class LinearPaths:
     """Which way serves which number of rows; the results are the same bits either way.
 
-    narrow_rows: up to so many rows, widen in registers; at most `NARROW_ROWS`.
+    narrow_rows: up to so many rows a panel is widened in registers, anew for each tile; beyond, in scratch.
     """
 
-    narrow_rows: int = NARROW_ROWS
+    narrow_rows: int = 16 if LANES == 16 else 8
 
     def __post_init__(self) -> None:
-        if not 0 <= self.narrow_rows <= NARROW_ROWS:
-            raise ValueError(f"narrow_rows must lie between 0 and {NARROW_ROWS}, got {self.narrow_rows!r}")
+        if self.narrow_rows < 0:
+            raise ValueError(f"narrow_rows must be at least 0, got {self.narrow_rows!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +118,7 @@ def _one_panel(
     wide_at = thread * scratch.shape[1]
     edge_at = wide_at + DEPTH * PANEL
     num_columns = min(PANEL, width - panel * PANEL)
-    most = narrow_rows if rows <= narrow_rows else ROWS
+    most = NARROW_ROWS if rows <= narrow_rows else ROWS
     num_tiles = (rows + most - 1) // most
     for first in range(0, depth, DEPTH):
         length = min(DEPTH, depth - first)

@@ -36,8 +36,8 @@ from interleave.model.simd.vector import (
 ROWS = 12 if LANES == 16 else 6
 """Rows of a full tile: 24 of 32 registers hold its sums where vectors have 16 lanes, else 12 of 16."""
 
-NARROW_ROWS = 4
-"""Most rows for which a narrow panel is widened in registers; the rest of these it needs itself."""
+NARROW_ROWS = 12 if LANES == 16 else 4
+"""Rows of a tile whose panel is widened in registers, some of which that takes itself."""
 
 FLAG = ir.IntType(1)
 FLOAT_AT, BYTE_AT = F32.as_pointer(), I8.as_pointer()
