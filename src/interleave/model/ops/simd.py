@@ -35,7 +35,7 @@ def linear(x: Tensor, weight: PackedMatrix, bias: Tensor | None = None) -> Tenso
     if bias is None:
         out = torch.empty((len(x), weight.width))
     else:
-        out = bias.expand(len(x), -1).contiguous()
+        out = bias.repeat(len(x), 1)
     multiply(x.contiguous().numpy(), weight, out.numpy(), add=bias is not None)
     return out
 
