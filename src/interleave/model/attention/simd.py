@@ -121,7 +121,13 @@ def plan_tasks(
     position = batch.context_lens[row] - lens[row] + first
     decoding = (lens[row] == 1) & decodes_in_place
     cost = np.where(decoding, DECODE_COST * batch.spans[row], count * group * (position + count))
-    parts = (row, np.zeros_like(row), batch.query_starts[row] + first, count, np.where(decoding, -1, position))
+    parts = (
+        row,
+        np.zeros_like(row),
+        batch.query_starts[row] + first,
+        count,
+        np.where(decoding, -1, position),
+    )
     tasks = np.repeat(np.stack(parts, axis=1), kv_heads, axis=0)
     tasks[:, 1] = np.tile(np.arange(kv_heads), len(row))
     return tasks, np.repeat(cost, kv_heads)

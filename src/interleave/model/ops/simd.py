@@ -43,7 +43,9 @@ def linear(x: Tensor, weight: PackedMatrix, bias: Tensor | None = None) -> Tenso
 def add_norm(residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(residual + delta, its RMS norm times weight); the sum overwrites `residual`."""
     out = torch.empty_like(residual)
-    glue.add_norm(residual.numpy(), None if delta is None else delta.numpy(), weight.numpy(), eps, out.numpy())
+    glue.add_norm(
+        residual.numpy(), None if delta is None else delta.numpy(), weight.numpy(), eps, out.numpy()
+    )
     return residual, out
 
 

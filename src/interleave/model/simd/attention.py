@@ -16,7 +16,19 @@ from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import PANEL
 from interleave.model.simd.scores import GROUPS, dot_keys, turn_over
 from interleave.model.simd.tiles import ROWS, multiply_tile
-from interleave.model.simd.vector import LANES, vadd, vexp, vload, vmax, vmul, vsplat, vstore, vsub, vsum, vtop
+from interleave.model.simd.vector import (
+    LANES,
+    vadd,
+    vexp,
+    vload,
+    vmax,
+    vmul,
+    vsplat,
+    vstore,
+    vsub,
+    vsum,
+    vtop,
+)
 
 KEYS = 128
 """Positions in a tile of keys; a multiple of PANEL."""
@@ -230,7 +242,14 @@ def chunk_tile(
         for row in range(rows):
             seen = min(num_keys, first_position + row // group + 1 - first)
             weigh_scores(
-                scratch, s_at + row * KEYS, seen, num_panels * PANEL, top_at + row, sum_at + row, c_at + row * wide, wide
+                scratch,
+                s_at + row * KEYS,
+                seen,
+                num_panels * PANEL,
+                top_at + row,
+                sum_at + row,
+                c_at + row * wide,
+                wide,
             )
         for panel in range(wide // PANEL):
             panel_at = v_at + panel * KEYS * PANEL
@@ -315,7 +334,9 @@ def fetch_values(
                     vstore(scratch, target + part, vload(values, source + column + part))
             else:
                 for d in range(PANEL):
-                    scratch[target + d] = values[kv_head, slot, column + d] if column + d < dim else np.float32(0.0)
+                    scratch[target + d] = (
+                        values[kv_head, slot, column + d] if column + d < dim else np.float32(0.0)
+                    )
 
 
 @compiled

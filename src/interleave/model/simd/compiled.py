@@ -15,9 +15,8 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba import config
 
-from interleave.model.simd.vector import CPU_FEATURES, CPU_NAME
+from interleave.model.simd.vector import CPU_FEATURES, CPU_NAME, config
 from interleave.model.user_cache import cache_folder
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from interleave.model.simd.vector import F32, FLOATS, I8, I32, I64, INTS, LANES, Builder, constant, fma, load
+from interleave.model.simd.vector import FLOATS, I8, I64, INTS, LANES, Builder, constant, fma, load
 
 PANEL = 2 * LANES
 """Columns of a panel: two registers."""

@@ -13,7 +13,19 @@ import numba
 import numpy as np
 
 from interleave.model.simd.compiled import compiled, compiled_parallel
-from interleave.model.simd.vector import LANES, vadd, vdiv, vexp, vfma, vload, vmul, vsplat, vstore, vsub, vsum
+from interleave.model.simd.vector import (
+    LANES,
+    vadd,
+    vdiv,
+    vexp,
+    vfma,
+    vload,
+    vmul,
+    vsplat,
+    vstore,
+    vsub,
+    vsum,
+)
 
 SHARE = 1 << 15
 """Elements below which a second thread costs more than it saves."""

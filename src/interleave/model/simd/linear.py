@@ -29,7 +29,6 @@ DEPTH = 2048
 """Most depths that a panel is widened at once: 128 or 256 KiB of scratch, which a second-level cache holds."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class LinearPaths:
     """Which way serves which number of rows; the results are the same bits either way.
@@ -67,7 +66,7 @@ def multiply(
     matrix: PackedMatrix,
     out: np.ndarray,
     add: bool = False,
-    paths: LinearPaths = LinearPaths(),  # noqa: B008  frozen
+    paths: LinearPaths = LinearPaths(),
 ) -> None:
     """out [rows, width] = (out +, if `add`) x [rows, depth] @ matrix transposed."""
     threads = min(numba.get_num_threads(), len(matrix.panels))
@@ -135,11 +134,34 @@ def _one_panel(
             x_at = start * depth + first
             if rows > narrow_rows:
                 multiply_tile(
-                    stop - start, target, target_at, stride, x, x_at, depth, scratch, wide_at, PANEL, length, adding
+                    stop - start,
+                    target,
+                    target_at,
+                    stride,
+                    x,
+                    x_at,
+                    depth,
+                    scratch,
+                    wide_at,
+                    PANEL,
+                    length,
+                    adding,
                 )
             else:
                 multiply_narrow_tile(
-                    form, stop - start, target, target_at, stride, x, x_at, depth, panels, at, blocks, block_depth, adding
+                    form,
+                    stop - start,
+                    target,
+                    target_at,
+                    stride,
+                    x,
+                    x_at,
+                    depth,
+                    panels,
+                    at,
+                    blocks,
+                    block_depth,
+                    adding,
                 )
             if num_columns < PANEL:
                 _copy_out(scratch, edge_at, out, start, stop, panel * PANEL)

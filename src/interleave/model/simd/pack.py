@@ -13,12 +13,11 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import BF16, BLOCK, FP16, FP32, HEADER_BYTES, PANEL, Q4_1, Q8_0, panel_bytes
 from interleave.model.simd.linear import PackedMatrix
-from interleave.model.simd.vector import LANES
+from interleave.model.simd.vector import LANES, emitted
 
 NARROWEST_FIRST = (Q4_1, Q8_0, BF16, FP16, FP32)
 FULL_NIBBLE = 15
@@ -39,7 +38,7 @@ def pack_matrix(matrix: np.ndarray) -> PackedMatrix:
     raise AssertionError("float32 always fits")
 
 
-@intrinsic
+@emitted
 def bits(typingctx, value):  # type: ignore[no-untyped-def]
     """The bits of a float32."""
 
@@ -49,7 +48,7 @@ def bits(typingctx, value):  # type: ignore[no-untyped-def]
     return types.uint32(types.float32), codegen
 
 
-@intrinsic
+@emitted
 def half_bits(typingctx, value):  # type: ignore[no-untyped-def]
     """The bits of a float32 rounded to a half."""
 
@@ -59,7 +58,7 @@ def half_bits(typingctx, value):  # type: ignore[no-untyped-def]
     return types.uint16(types.float32), codegen
 
 
-@intrinsic
+@emitted
 def half_value(typingctx, value):  # type: ignore[no-untyped-def]
     """The float32 of a half's bits."""
 
@@ -145,7 +144,8 @@ def _q8_0_block(
         for k in range(BLOCK):
             value = matrix[row, first + k]
             byte = np.float32(np.rint(value * inverse))
-            right &= abs(byte) <= 127 and bits(byte * scale) == bits(value)
+            if abs(byte) > 127 or bits(byte * scale) != bits(value):
+                right = False
             panels[panel, at + (2 + k) * PANEL + j] = np.uint8(np.int64(byte) & 255)
         if right:
             _put_short(panels, panel, at + 2 * j, half)
@@ -188,7 +188,8 @@ def _q4_1_block(
         for k in range(BLOCK):
             value = matrix[row, first + k]
             nibble = np.float32(np.rint((value - low) * inverse))
-            right &= 0 <= nibble <= FULL_NIBBLE and bits(np.float32(scale * nibble) + low) == bits(value)
+            if not 0 <= nibble <= FULL_NIBBLE or bits(np.float32(scale * nibble) + low) != bits(value):
+                right = False
             nibbles[k] = np.uint8(np.int64(nibble) & FULL_NIBBLE)
         if right:
             _put_short(panels, panel, at + 2 * j, half)

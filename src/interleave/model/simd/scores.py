@@ -12,7 +12,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from interleave.model.simd.tiles import FLOAT_AT, cases, loop
 from interleave.model.simd.vector import (
@@ -22,6 +21,7 @@ from interleave.model.simd.vector import (
     Builder,
     constant,
     element_pointer,
+    emitted,
     fma,
     load,
     store,
@@ -59,7 +59,7 @@ def _dots(group: int) -> Callable[[Builder, Any], None]:
     return emit
 
 
-@intrinsic
+@emitted
 def dot_keys(typingctx, group, scores, scores_at, stride, q, q_at, k, k_at, dim, count):  # type: ignore[no-untyped-def]
     """scores[group, count] (rows `stride` apart) = q[group, dim] times each of k[count, dim]; group <= GROUPS."""
     at = types.int64
@@ -96,7 +96,7 @@ def _swapped(builder: Builder, rows: list[Any]) -> list[Any]:
     return rows
 
 
-@intrinsic
+@emitted
 def turn_over(typingctx, target, target_at, target_stride, source, source_at, source_stride):  # type: ignore[no-untyped-def]
     """target[column, row] = source[row, column] for LANES x LANES floats."""
     at = types.int64

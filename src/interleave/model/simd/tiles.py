@@ -14,19 +14,17 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from interleave.model.simd.forms import FP32, HEADER_BYTES, NAMES, STEP_BYTES, at_byte, columns, header
 from interleave.model.simd.vector import (
     F32,
-    FLOATS,
     I8,
-    I32,
     I64,
     LANES,
     Builder,
     constant,
     element_pointer,
+    emitted,
     fma,
     load,
     splat,
@@ -89,7 +87,9 @@ def cases(
     return function
 
 
-def _multiply(builder: Builder, sums: list[Any], rows: Sequence[Any], index: Any, panel: list[Any]) -> list[Any]:
+def _multiply(
+    builder: Builder, sums: list[Any], rows: Sequence[Any], index: Any, panel: list[Any]
+) -> list[Any]:
     """One depth step: each row's element times the panel's two vectors."""
     out = []
     for number, row in enumerate(rows):
@@ -196,7 +196,7 @@ def _flag(builder: Builder, value: Any) -> Any:
     return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
 
 
-@intrinsic
+@emitted
 def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
     """c[rows, PANEL] = (c +, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
     at = types.int64
@@ -216,8 +216,10 @@ def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at
     return signature, codegen
 
 
-@intrinsic
-def multiply_narrow_tile(typingctx, form, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, blocks, depth, add):  # type: ignore[no-untyped-def]
+@emitted
+def multiply_narrow_tile(  # type: ignore[no-untyped-def]
+    typingctx, form, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, blocks, depth, add
+):
     """As `multiply_tile`, with b a panel of bytes in `form`: `blocks` of `depth`; rows <= NARROW_ROWS."""
     at = types.int64
     signature = types.void(at, at, c, at, at, a, at, at, b, at, at, at, types.boolean)
@@ -241,7 +243,7 @@ def multiply_narrow_tile(typingctx, form, rows, c, c_at, c_stride, a, a_at, a_st
     return signature, codegen
 
 
-@intrinsic
+@emitted
 def widen_panel(typingctx, form, wide, wide_at, b, b_at, blocks, depth):  # type: ignore[no-untyped-def]
     """Write a panel of bytes in `form` (`blocks` of `depth`) as float32 [blocks * depth, PANEL]."""
     at = types.int64

@@ -13,13 +13,16 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import config, types
+from numba import config as numba_config
+from numba import types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 Builder = Any
+
+config: Any = numba_config
 
 CPU_NAME: str = config.CPU_NAME or llvm.get_host_cpu_name()
 CPU_FEATURES: str = config.CPU_FEATURES if config.CPU_FEATURES is not None else get_host_cpu_features()
@@ -35,6 +38,11 @@ HAS_FMA = _ARM or {"+avx2", "+fma", "+f16c"} <= set(CPU_FEATURES.split(","))
 F32, I8, I32, I64 = ir.FloatType(), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 FLOATS = ir.VectorType(F32, LANES)
 INTS = ir.VectorType(I32, LANES)
+
+
+def emitted(function: Callable[..., Any]) -> Any:
+    """`numba.extending.intrinsic`, as type checkers should see it: a call takes no typing context."""
+    return intrinsic(function)
 
 
 class _Vector(types.Type):
@@ -110,20 +118,20 @@ def _operation(arity: int, emit: Callable[..., Any], result: Any = vector) -> An
 
     if arity == 1:
 
-        @intrinsic
+        @emitted
         def one(typingctx, a):  # type: ignore[no-untyped-def]
             return result(vector), codegen
 
         return one
     if arity == 2:
 
-        @intrinsic
+        @emitted
         def two(typingctx, a, b):  # type: ignore[no-untyped-def]
             return result(vector, vector), codegen
 
         return two
 
-    @intrinsic
+    @emitted
     def three(typingctx, a, b, c):  # type: ignore[no-untyped-def]
         return result(vector, vector, vector), codegen
 
@@ -173,7 +181,7 @@ vsum = _operation(1, total, types.float32)
 vtop = _operation(1, _largest, types.float32)
 
 
-@intrinsic
+@emitted
 def vload(typingctx, array, at):  # type: ignore[no-untyped-def]
     """LANES floats of a float32 array from element `at` on."""
 
@@ -183,7 +191,7 @@ def vload(typingctx, array, at):  # type: ignore[no-untyped-def]
     return vector(array, types.int64), codegen
 
 
-@intrinsic
+@emitted
 def vstore(typingctx, array, at, value):  # type: ignore[no-untyped-def]
     """Store LANES floats at elements `at` and on."""
 
@@ -194,7 +202,7 @@ def vstore(typingctx, array, at, value):  # type: ignore[no-untyped-def]
     return types.void(array, types.int64, vector), codegen
 
 
-@intrinsic
+@emitted
 def vsplat(typingctx, value):  # type: ignore[no-untyped-def]
     """A float32 in every lane."""
 
