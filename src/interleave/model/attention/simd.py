@@ -15,15 +15,10 @@ from torch import Tensor
 
 from interleave.model.batch import PackedBatch
 from interleave.model.kv_cache import KVCache
-from interleave.model.simd.attention import (
-    attend,
-    attend_share,
-    decode_floats,
-    decodes_in_place,
-    tile_floats,
-    write,
-    write_rows,
-)
+from interleave.model.simd.attention import attend, attend_share
+from interleave.model.simd.cache_write import write, write_rows
+from interleave.model.simd.chunk import tile_floats
+from interleave.model.simd.decode import decode_floats, decodes_in_place
 from interleave.model.simd.glue import threads_for
 from interleave.model.simd.threads import start_threads
 
@@ -98,8 +93,11 @@ class SimdAttention:
         tasks, cost = plan_tasks(batch, kv_heads, group, decodes_in_place(group, dim))
         threads = numba.get_num_threads() if cost.sum() >= SHARED_COST else 1
         self._tasks, self._shares = deal(tasks, cost, threads)
-        floats = tile_floats(int(tasks[:, 3].max()) * group, dim)
-        floats = max(floats, decode_floats(group, dim, int(batch.spans.max())))
+        largest = int(tasks[:, 3].max(where=tasks[:, 4] >= 0, initial=0))
+        floats = max(
+            tile_floats(largest * group, dim) if largest else 0,
+            decode_floats(group, dim, int(batch.spans.max())),
+        )
         if self._scratch.shape[0] < threads or self._scratch.shape[1] < floats:
             self._scratch = np.zeros((threads, floats), dtype=np.float32)
 

@@ -16,13 +16,8 @@ import numpy as np
 
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import BLOCK, HEADER_BYTES, NAMES, PANEL, STEP_BYTES
-from interleave.model.simd.tiles import (
-    NARROW_ROWS,
-    ROWS,
-    multiply_narrow_tile,
-    multiply_tile,
-    widen_panel,
-)
+from interleave.model.simd.narrow import NARROW_ROWS, multiply_narrow_tile, widen_panel
+from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import LANES
 
 DEPTH = 2048

@@ -15,10 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from interleave.model.simd.forms import FP32, HEADER_BYTES, NAMES, STEP_BYTES, at_byte, columns, header
 from interleave.model.simd.vector import (
     F32,
-    I8,
     I64,
     LANES,
     Builder,
@@ -34,11 +32,8 @@ from interleave.model.simd.vector import (
 ROWS = 12 if LANES == 16 else 6
 """Rows of a full tile: 24 of 32 registers hold its sums where vectors have 16 lanes, else 12 of 16."""
 
-NARROW_ROWS = 12 if LANES == 16 else 4
-"""Rows of a tile whose panel is widened in registers, some of which that takes itself."""
-
 FLAG = ir.IntType(1)
-FLOAT_AT, BYTE_AT = F32.as_pointer(), I8.as_pointer()
+FLOAT_AT = F32.as_pointer()
 
 
 def loop(
@@ -87,7 +82,7 @@ def cases(
     return function
 
 
-def _multiply(
+def multiply_step(
     builder: Builder, sums: list[Any], rows: Sequence[Any], index: Any, panel: list[Any]
 ) -> list[Any]:
     """One depth step: each row's element times the panel's two vectors."""
@@ -98,7 +93,7 @@ def _multiply(
     return out
 
 
-def _finish(builder: Builder, rows: int, sums: Sequence[Any], c: Any, c_stride: Any, add: Any) -> None:
+def finish(builder: Builder, rows: int, sums: Sequence[Any], c: Any, c_stride: Any, add: Any) -> None:
     """Store the sums, or add them to what is there."""
     places = [
         builder.gep(c, [builder.add(builder.mul(c_stride, I64(row)), I64(half * LANES))])
@@ -114,85 +109,27 @@ def _finish(builder: Builder, rows: int, sums: Sequence[Any], c: Any, c_stride: 
                 store(builder, value, place)
 
 
-def _row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any]:
+def row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any]:
     return [builder.gep(a, [builder.mul(a_stride, I64(row))]) for row in range(rows)]
 
 
 def _wide_tile(rows: int) -> Callable[[Builder, Any], None]:
     def emit(builder: Builder, arguments: Any) -> None:
         c, c_stride, a, a_stride, b, b_stride, depth, add = arguments
-        at_row = _row_pointers(builder, rows, a, a_stride)
+        at_row = row_pointers(builder, rows, a, a_stride)
 
         def step(index: Any, sums: list[Any]) -> list[Any]:
             place = builder.gep(b, [builder.mul(index, b_stride)])
             panel = [load(builder, builder.gep(place, [I64(half * LANES)])) for half in range(2)]
-            return _multiply(builder, sums, at_row, index, panel)
+            return multiply_step(builder, sums, at_row, index, panel)
 
         sums = loop(builder, depth, [constant(0.0)] * (2 * rows), step)
-        _finish(builder, rows, sums, c, c_stride, add)
+        finish(builder, rows, sums, c, c_stride, add)
 
     return emit
 
 
-def _narrow_tile(form: int, rows: int) -> Callable[[Builder, Any], None]:
-    def emit(builder: Builder, arguments: Any) -> None:
-        c, c_stride, a, a_stride, b, blocks, depth, add = arguments
-        at_row = _row_pointers(builder, rows, a, a_stride)
-        size = _block_bytes(builder, form, depth)
-
-        def block(number: Any, sums: list[Any]) -> list[Any]:
-            start = at_byte(builder, b, builder.mul(number, size))
-            shared = header(builder, form, start)
-            first = builder.mul(number, depth)
-
-            def step(index: Any, sums: list[Any]) -> list[Any]:
-                place = _step_place(builder, form, start, index)
-                return _multiply(
-                    builder, sums, at_row, builder.add(first, index), columns(builder, form, shared, place)
-                )
-
-            return loop(builder, depth, sums, step)
-
-        sums = loop(builder, blocks, [constant(0.0)] * (2 * rows), block)
-        _finish(builder, rows, sums, c, c_stride, add)
-
-    return emit
-
-
-def _widener(form: int) -> Callable[[Builder, Any], None]:
-    def emit(builder: Builder, arguments: Any) -> None:
-        wide, b, blocks, depth = arguments
-        size = _block_bytes(builder, form, depth)
-
-        def block(number: Any, _: list[Any]) -> list[Any]:
-            start = at_byte(builder, b, builder.mul(number, size))
-            shared = header(builder, form, start)
-            first = builder.mul(number, depth)
-
-            def step(index: Any, _: list[Any]) -> list[Any]:
-                panel = columns(builder, form, shared, _step_place(builder, form, start, index))
-                row = builder.mul(builder.add(first, index), I64(2 * LANES))
-                for half in range(2):
-                    store(builder, panel[half], builder.gep(wide, [builder.add(row, I64(half * LANES))]))
-                return []
-
-            return loop(builder, depth, [], step)
-
-        loop(builder, blocks, [], block)
-
-    return emit
-
-
-def _block_bytes(builder: Builder, form: int, depth: Any) -> Any:
-    return builder.add(builder.mul(depth, I64(STEP_BYTES[form])), I64(HEADER_BYTES[form]))
-
-
-def _step_place(builder: Builder, form: int, block: Any, index: Any) -> Any:
-    offset = builder.add(builder.mul(index, I64(STEP_BYTES[form])), I64(HEADER_BYTES[form]))
-    return at_byte(builder, block, offset)
-
-
-def _flag(builder: Builder, value: Any) -> Any:
+def flag(builder: Builder, value: Any) -> Any:
     return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
 
 
@@ -210,52 +147,7 @@ def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at
             element_pointer(context, builder, signature.args[place], *pair)
             for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
         )
-        builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, _flag(builder, add)])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@emitted
-def multiply_narrow_tile(  # type: ignore[no-untyped-def]
-    typingctx, form, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, blocks, depth, add
-):
-    """As `multiply_tile`, with b a panel of bytes in `form`: `blocks` of `depth`; rows <= NARROW_ROWS."""
-    at = types.int64
-    signature = types.void(at, at, c, at, at, a, at, at, b, at, at, at, types.boolean)
-
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        form, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, blocks, depth, add = arguments
-        kinds = [FLOAT_AT, I64, FLOAT_AT, I64, BYTE_AT, I64, I64, FLAG]
-        emitters = {
-            one * NARROW_ROWS + n - 1: _narrow_tile(one, n)
-            for one in range(FP32, len(NAMES))
-            for n in range(1, NARROW_ROWS + 1)
-        }
-        function = cases(builder, "narrow_tile", kinds, emitters)
-        which = builder.add(builder.mul(form, I64(NARROW_ROWS)), builder.sub(rows, I64(1)))
-        c = element_pointer(context, builder, signature.args[2], c, c_at)
-        a = element_pointer(context, builder, signature.args[5], a, a_at)
-        b = element_pointer(context, builder, signature.args[8], b, b_at, I8)
-        builder.call(function, [which, c, c_stride, a, a_stride, b, blocks, depth, _flag(builder, add)])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@emitted
-def widen_panel(typingctx, form, wide, wide_at, b, b_at, blocks, depth):  # type: ignore[no-untyped-def]
-    """Write a panel of bytes in `form` (`blocks` of `depth`) as float32 [blocks * depth, PANEL]."""
-    at = types.int64
-    signature = types.void(at, wide, at, b, at, at, at)
-
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        form, wide, wide_at, b, b_at, blocks, depth = arguments
-        emitters = {one: _widener(one) for one in range(FP32, len(NAMES))}
-        function = cases(builder, "widen", [FLOAT_AT, BYTE_AT, I64, I64], emitters)
-        wide = element_pointer(context, builder, signature.args[1], wide, wide_at)
-        b = element_pointer(context, builder, signature.args[3], b, b_at, I8)
-        builder.call(function, [form, wide, b, blocks, depth])
+        builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add)])
         return context.get_dummy_value()
 
     return signature, codegen
