@@ -34,9 +34,9 @@ LOWEST = np.float32(-np.inf)
 
 
 def tile_floats(rows: int, dim: int) -> int:
-    """Scratch of a chunk tile: queries, keys, values, scores, context, maximum and sum."""
+    """Scratch of a chunk tile: queries, context, maximum and sum; keys, values, and scores of ROWS rows."""
     wide = -(-dim // PANEL) * PANEL
-    return rows * (dim + KEYS + wide + 2) + KEYS * (dim + wide)
+    return rows * (dim + wide + 2) + KEYS * (dim + wide + ROWS)
 
 
 @compiled
@@ -57,7 +57,8 @@ def chunk_tile(
 ) -> None:
     """`count` queries from packed index `at`, at positions from `first_position`, of one KV head's heads.
 
-    Tile row i * group + g is query i of head g. Any dim, any group.
+    Tile row i * group + g is query i of head g. Scores of a few rows at a time are made, weighed and used
+    while they are in the first-level cache.
     """
     heads, kv_heads, dim, block_tokens = sizes
     group = heads // kv_heads
@@ -66,7 +67,7 @@ def chunk_tile(
     k_at = rows * dim
     v_at = k_at + KEYS * dim
     s_at = v_at + KEYS * wide
-    c_at = s_at + rows * KEYS
+    c_at = s_at + ROWS * KEYS
     top_at = c_at + rows * wide
     sum_at = top_at + rows
     for i in range(count):
@@ -83,31 +84,23 @@ def chunk_tile(
         num_panels = (num_keys + PANEL - 1) // PANEL
         fetch_keys(keys, kv_head, table, block_tokens, first, num_keys, scratch, k_at, dim)
         fetch_values(values, kv_head, table, block_tokens, first, num_keys, scratch, v_at, dim)
-        for panel in range(num_panels):
-            panel_at = k_at + panel * dim * PANEL
-            for row in range(0, rows, ROWS):
+        for row in range(0, rows, ROWS):
+            num_rows = min(ROWS, rows - row)
+            for panel in range(num_panels):
                 multiply_tile(
-                    min(ROWS, rows - row), scratch, s_at + row * KEYS + panel * PANEL, KEYS,
-                    scratch, row * dim, dim, scratch, panel_at, PANEL, dim, False,
+                    num_rows, scratch, s_at + panel * PANEL, KEYS,
+                    scratch, row * dim, dim, scratch, k_at + panel * dim * PANEL, PANEL, dim, False,
                 )  # fmt: skip
-        for row in range(rows):
-            seen = min(num_keys, first_position + row // group + 1 - first)
-            weigh_scores(
-                scratch,
-                s_at + row * KEYS,
-                seen,
-                num_panels * PANEL,
-                top_at + row,
-                sum_at + row,
-                c_at + row * wide,
-                wide,
-            )
-        for panel in range(wide // PANEL):
-            panel_at = v_at + panel * KEYS * PANEL
-            for row in range(0, rows, ROWS):
+            for one in range(num_rows):
+                seen = min(num_keys, first_position + (row + one) // group + 1 - first)
+                weigh_scores(
+                    scratch, s_at + one * KEYS, seen, num_panels * PANEL,
+                    top_at + row + one, sum_at + row + one, c_at + (row + one) * wide, wide,
+                )  # fmt: skip
+            for panel in range(wide // PANEL):
                 multiply_tile(
-                    min(ROWS, rows - row), scratch, c_at + row * wide + panel * PANEL, wide,
-                    scratch, s_at + row * KEYS, KEYS, scratch, panel_at, PANEL, num_keys, True,
+                    num_rows, scratch, c_at + row * wide + panel * PANEL, wide,
+                    scratch, s_at, KEYS, scratch, v_at + panel * KEYS * PANEL, PANEL, num_keys, True,
                 )  # fmt: skip
     for row in range(rows):
         share = np.float32(1.0) / scratch[sum_at + row]
