@@ -131,8 +131,10 @@ def attention_backend(name: str | None, cache: KVCache) -> Attention:
         return ReferenceAttention(cache)
     if name == "cpu":
         from interleave.model.attention.cpu import CpuAttention
+        from interleave.model.attention.simd import SimdAttention
+        from interleave.model.ops.simd import usable
 
-        return CpuAttention(cache)
+        return SimdAttention(cache) if usable(cache.k) else CpuAttention(cache)
     if name == "triton":
         if find_spec("triton") is None:
             raise ValueError(

@@ -22,14 +22,14 @@ from interleave.lab.provenance import provenance, utc_now
 from interleave.lab.timing import timing_lock
 from interleave.model.config import ModelConfig
 from interleave.model.config_hf import shipped_config
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 
 DEFAULT_CONFIG = "smollm2-135m"
 GEMM_ROWS = 512
 READ_BYTES = 512 * 2**20  # many times any cache
 REPEATS = 9
 ROW_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-PATHS: dict[str, ModuleType] = {"reference": reference, "cpu": cpu}
+PATHS: dict[str, ModuleType] = {"reference": reference, "cpu": cpu} | ({"simd": simd} if simd.HAS_FMA else {})
 """Modules of `model/ops` with `pack` and `linear`; a further path of linear layers is one more entry."""
 
 

@@ -18,7 +18,7 @@ import torch
 from interleave.model.config import ModelConfig, ModelError
 from interleave.model.config_hf import shipped_config, shipped_config_names
 from interleave.model.decoder import Decoder
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 from interleave.model.tokens import Tokenizer
 from interleave.model.weights import Weights, random_weights
 from interleave.model.weights_gguf import ensure_smollm2
@@ -71,7 +71,9 @@ def load_model(
 
 
 def default_ops(weights: Weights) -> ModuleType:
-    """The fast ops where they apply: float32 on the CPU."""
+    """The fast ops where they apply: float32 on the CPU, in explicit vectors if it has what they need."""
+    if simd.usable(weights.embed):
+        return simd
     return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
 
 
