@@ -26,6 +26,9 @@ TORCH_FREE = [
     SRC / "lab" / "workload.py",
     SRC / "lab" / "metrics.py",
     SRC / "lab" / "results.py",
+    SRC / "lab" / "roofline.py",
+    SRC / "lab" / "machine_store.py",
+    SRC / "lab" / "peers" / "document.py",  # and so all that it is made from
     SRC / "cli.py",
 ]
 

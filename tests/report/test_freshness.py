@@ -116,6 +116,8 @@ def test_the_code_that_draws_is_what_the_notebook_imports(write_notebook: Writer
     found = set(imported_modules(nbformat.read(path, as_version=4)))
     drawing = {
         "interleave.report.figures.closed_batches",
+        "interleave.report.figures.engine_rows",
+        "interleave.report.figures.graded",
         "interleave.report.figures.style",
         "interleave.report.printed",
     }

@@ -48,7 +48,11 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """A step after the fact. `held_rows` counts decodes of rows that had already ended."""
+    """A step after the fact. `held_rows` counts decodes of rows that had already ended.
+
+    attended_tokens: keys that the asked-for positions looked at, summed over positions;
+    context_tokens: positions whose keys and values those needed, once a row.
+    """
 
     plan: StepPlan
     executed: Executed
@@ -57,6 +61,8 @@ class StepOutcome:
     prefill_tokens: int
     decode_rows: int
     held_rows: int
+    attended_tokens: int = 0
+    context_tokens: int = 0
 
 
 class EngineFault(RuntimeError):
@@ -106,7 +112,11 @@ class Engine:
         """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
         plan = self.scheduler.plan()
         prefill_tokens, decode_rows = plan.num_prefill_tokens, plan.num_decode_rows
-        held_rows = sum(1 for f in plan.forwards for piece in f if piece.row.finish_reason is not None)
+        pieces = [piece for forward in plan.forwards for piece in forward]
+        held_rows = sum(1 for piece in pieces if piece.row.finish_reason is not None)
+        asked_for = [piece for piece in pieces if piece.row.finish_reason is None]
+        attended_tokens = sum(piece.num_attended_tokens for piece in asked_for)
+        context_tokens = sum(piece.stop for piece in asked_for)
         rows = list(self.scheduler.rows)
         blocks = {row.request_id: row.blocks for row in rows}
         try:
@@ -133,6 +143,8 @@ class Engine:
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,
+            attended_tokens=attended_tokens,
+            context_tokens=context_tokens,
         )
 
     def check(self) -> None:

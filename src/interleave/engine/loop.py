@@ -150,6 +150,9 @@ def _record_step(
             admitted=len(plan.admitted),
             running=len(engine.scheduler.rows),
             waiting=len(engine.scheduler.waiting),
+            attended_tokens=outcome.attended_tokens,
+            context_tokens=outcome.context_tokens,
+            sampled_rows=len(outcome.tokens),
             parts_s=parts,
         )
     )

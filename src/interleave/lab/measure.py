@@ -161,9 +161,14 @@ def is_fresh(store: PointStore, key: str, code: str) -> bool:
 
 
 def experiment_code(experiment: Experiment) -> str:
-    """The hash of all code that an experiment's measurements depend on."""
+    """The hash of all code that an experiment's measurements depend on.
+
+    An experiment that measures with modules of the lab that others don't need names them in `MODULES`.
+    """
     root = repo_root()
-    return code_hash(measured_sources(root, Path(experiment.__file__ or "")), root)
+    own = [Path(experiment.__file__ or "")]
+    own += [root / "src/interleave/lab" / f"{name}.py" for name in getattr(experiment, "MODULES", ())]
+    return code_hash(measured_sources(root, *own), root)
 
 
 def _stored_anywhere(experiment: Experiment, points: Sequence[Point], store: PointStore) -> Measured:

@@ -36,7 +36,15 @@ def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) ->
 
     Slots are as wide as that request, as the published engine's were; choices as in `build_engine`.
     """
-    longest = max(row.prompt_tokens + row.new_tokens for row in trace.rows)
+    totals = [row.prompt_tokens + row.new_tokens for row in trace.rows]
+    longest, positions = max(totals), model.config.max_position_embeddings
+    if longest > positions:
+        number = totals.index(longest)
+        row = trace.rows[number]
+        raise ValueError(
+            f"request {number + 1} of the trace can never fit: {row.prompt_tokens} prompt and {row.new_tokens} new "
+            f"tokens, and the model has {positions} positions"
+        )
     return build_engine(name, model.decoder, max_request_tokens=longest, **choices)
 
 

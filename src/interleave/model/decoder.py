@@ -38,6 +38,13 @@ class Decoder:
         """Bytes of the weights in every layout that is kept."""
         return weight_bytes(self.weights, self._packed)
 
+    @property
+    def step_weight_bytes(self) -> int:
+        """Bytes of the weights that one step reads, as stored: all but the embedding's table."""
+        packed = self._packed
+        table = 0 if packed.head is packed.embed else packed.embed.nbytes
+        return weight_bytes(packed) - table
+
     @torch.inference_mode()
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states [n, hidden] after the final norm, for int64 tokens and positions [n]."""

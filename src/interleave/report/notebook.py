@@ -164,7 +164,7 @@ class NotebookRun:
         rows = {
             "command": f"<code>{escape(command)}</code>",
             "measuring took": "–" if seconds is None else f"{seconds:.0f} s, begun {origin['started']}",
-            "machine": f"{origin.get('device')}, {origin.get('threads')} threads",
+            "machine": f"{origin.get('device')}, threads: {origin.get('threads')}",
             "software": f"Python {origin.get('python')}, torch {origin.get('torch')}",
             "points": str(len(self._measured.keys) if self._measured else 0),
             **{

@@ -17,7 +17,7 @@ from pydantic import Field
 from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
-from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, ModelChoices
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
@@ -36,7 +36,7 @@ CAPACITY_LABEL = "reference capacity"
 EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed"]
 
 
-class Params(ModelChoices):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
     engines: tuple[EngineName, ...] = Field(
@@ -51,7 +51,7 @@ class Params(ModelChoices):
     num_requests: int = Field(
         20, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
     )
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
     )
     max_rows: int = Field(

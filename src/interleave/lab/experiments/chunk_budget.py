@@ -18,7 +18,7 @@ from pydantic import Field
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
 from interleave.lab import metrics
-from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, ModelChoices
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.corpus import cut_prompts
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
@@ -35,7 +35,7 @@ LONG_PROMPT = 1536
 PIECES = (1, 2, 6, 24)  # 1 x 1536, 2 x 768, 6 x 256, 24 x 64
 
 
-class Params(ModelChoices):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
     engines: tuple[EngineName, ...] = Field(
@@ -62,7 +62,7 @@ class Params(ModelChoices):
     repeats: int = Field(
         5, ge=1, le=50, description="forwards of each kind", json_schema_extra={"unit": "forwards"}
     )
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {

@@ -18,7 +18,7 @@ from interleave.engine.batched import StepOutcome
 from interleave.engine.loop import serve
 from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
-from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, ModelChoices
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
@@ -38,7 +38,7 @@ PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens", "running", "waiting")
 
 
-class Params(ModelChoices):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
     engines: tuple[EngineName, ...] = Field(
@@ -57,7 +57,7 @@ class Params(ModelChoices):
         description="prompt positions in a step; null takes 512 / scale",
         json_schema_extra={"unit": "tokens"},
     )
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {
