@@ -23,11 +23,17 @@ class Executed:
     parts_s: seconds by kind: prefill, decode, mixed (a forward with both), copy, sample.
     copied_tokens: positions whose K and V were moved: out of a throwaway cache, or to close a gap
     between slots.
+    repeats: how often in a row the plan was computed, at most `plan.repeats`; an executor that only
+    predicts may leap, one that computes does not.
+    span_s: seconds of the first and last of these steps, equally spaced between; None where only a
+    clock can tell.
     """
 
     tokens: dict[str, int]
     parts_s: dict[str, float] = field(default_factory=dict)
     copied_tokens: int = 0
+    repeats: int = 1
+    span_s: tuple[float, float] | None = None
 
 
 class Executor(Protocol):
@@ -111,7 +117,7 @@ class Engine:
         blocks = {row.request_id: row.blocks for row in rows}
         try:
             executed = self.executor.execute(plan)
-            committed = self.scheduler.commit(plan, executed.tokens)
+            committed = self.scheduler.commit(plan, executed.tokens, executed.repeats)
             if released := committed.released:
                 self.executor.release(released, [blocks[row.request_id] for row in released])
         except BaseException as fault:

@@ -41,12 +41,17 @@ Forward = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step computes. `padded` asks for the prefill as one left-padded dense group."""
+    """What one step computes. `padded` asks for the prefill as one left-padded dense group.
+
+    repeats: steps in a row for which the scheduler would plan the same, each piece moved on by its
+    own length, unless a request arrives or is aborted meanwhile. 1 unless the scheduler looks ahead.
+    """
 
     step: int
     admitted: tuple[Row, ...]
     forwards: tuple[Forward, ...]
     padded: bool = False
+    repeats: int = 1
 
     @property
     def num_query_tokens(self) -> int:

@@ -16,6 +16,7 @@ from interleave.schedule.block_pool import BlockPool, need_blocks
 from interleave.schedule.names import nearest
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
+from interleave.schedule.recurrence import recurrences
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
 
@@ -90,10 +91,15 @@ class Committed:
 
 
 class Scheduler:
-    """Owns the waiting queue, the rows and the pool."""
+    """Owns the waiting queue, the rows and the pool.
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+    look_ahead: count in each plan how often it recurs (`StepPlan.repeats`), for an executor that can
+    book several steps at once.
+    """
+
+    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, look_ahead: bool = False) -> None:
         self.config = config
+        self.look_ahead = look_ahead
         self.pool = pool
         self.step = 0
         self.waiting: deque[Request] = deque()
@@ -141,7 +147,8 @@ class Scheduler:
         decoding = [row for row in self.rows if not row.is_prefilling]
         forwards = self._policy(prefilling, decoding, self._limits)
         padded = bool(prefilling) and self.config.policy in ("padded", "static")
-        return StepPlan(self.step, admitted, forwards, padded)
+        repeats = recurrences(forwards, decoding) if self.look_ahead else 1
+        return StepPlan(self.step, admitted, forwards, padded, repeats)
 
     def _admit(self) -> tuple[Row, ...]:
         if self.config.policy == "static" and self.rows:
@@ -159,10 +166,11 @@ class Scheduler:
             admitted.append(row)
         return tuple(admitted)
 
-    def commit(self, plan: StepPlan, tokens: Mapping[str, int]) -> Committed:
+    def commit(self, plan: StepPlan, tokens: Mapping[str, int], repeats: int = 1) -> Committed:
         """Book a computed step: `tokens` holds the sampled token of every piece that yields one.
 
-        KeyError, with nothing booked, when one of them is missing.
+        repeats: book the plan so many times in a row (at most `plan.repeats`), the same token each
+        time. KeyError, with nothing booked, when a token is missing.
         """
         # Passed over: rows aborted since the plan was made, and rows that a static batch holds.
         pieces = [
@@ -174,13 +182,13 @@ class Scheduler:
         emitted = [(p.row.request_id, tokens[p.row.request_id]) for p in pieces if p.yields_token]
         sampled = dict(emitted)
         for row, _, num_tokens in pieces:
-            row.num_computed += num_tokens
-            row.last_served_step = plan.step
+            row.num_computed += num_tokens * repeats
+            row.last_served_step = plan.step + repeats - 1
             token = sampled.get(row.request_id)
             if token is not None:
-                row.emitted.append(token)
+                row.emitted.extend([token] * repeats)
                 row.finish_reason = _finish_reason(row, token)
-        self.step += 1
+        self.step += repeats
         return Committed(tokens=emitted, released=self._release_ended())
 
     def _release_ended(self) -> list[Row]:

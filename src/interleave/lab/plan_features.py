@@ -1,0 +1,81 @@
+"""What a forward costs, in countable things of its plan: integers, no seconds. Torch-free.
+
+The definitions, per forward:
+
+    forwards          1
+    positions         query positions, padding included
+    prefill_attended  positions seen by prompt queries: sum of n s + n (n+1)/2 over pieces of n from s
+    padded_attended   the same under a padding mask, which computes every pair: rows x widest^2
+    decode_rows       rows that decode
+    decode_attended   positions that they see, each row its own
+    slot_attended     positions that they walk where rows lie in slots: rows x widest
+    copied_rows       rows of a group whose K and V are copied to their blocks afterwards
+    copied_tokens     positions copied so
+
+A dense group without padding runs causally and counts as prefill_attended. A plan that recurs grows
+by the same amount each time; the growth is the second vector.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from interleave.schedule.plan import Forward
+
+
+class Features(NamedTuple):
+    """Counts of one forward, or their growth from one recurrence to the next."""
+
+    forwards: int = 0
+    positions: int = 0
+    prefill_attended: int = 0
+    padded_attended: int = 0
+    decode_rows: int = 0
+    decode_attended: int = 0
+    slot_attended: int = 0
+    copied_rows: int = 0
+    copied_tokens: int = 0
+
+
+FEATURES = Features._fields
+
+
+def padded_features(group: Forward, copied: bool) -> Features:
+    """A left-padded dense group; `copied` when its K and V move afterwards."""
+    rows = len(group)
+    widest = max(piece.num_tokens for piece in group)
+    tokens = sum(piece.num_tokens for piece in group)
+    causal = tokens == rows * widest
+    return Features(
+        forwards=1,
+        positions=rows * widest,
+        prefill_attended=rows * widest * (widest + 1) // 2 if causal else 0,
+        padded_attended=0 if causal else rows * widest * widest,
+        copied_rows=rows if copied else 0,
+        copied_tokens=tokens if copied else 0,
+    )
+
+
+def packed_features(forward: Forward, slots: bool) -> tuple[Features, Features]:
+    """Chunks and decodes in one forward: (counts, growth when the plan recurs)."""
+    positions = attended = growth = rows = seen = widest = 0
+    for row, start, count in forward:
+        positions += count
+        if start < row.prefill_target:
+            attended += count * start + count * (count + 1) // 2
+            growth += count * count
+        else:
+            rows += 1
+            seen += start + 1
+            if start >= widest:
+                widest = start + 1
+    own, walked = (0, rows * widest) if slots else (seen, 0)
+    return (
+        Features(1, positions, attended, 0, rows, own, walked),
+        Features(0, 0, growth, 0, 0, 0 if slots else rows, rows if slots else 0),
+    )
+
+
+def total(features: list[Features]) -> Features:
+    """The counts of a step: the sum over its forwards."""
+    return features[0] if len(features) == 1 else Features(*map(sum, zip(*features, strict=True)))

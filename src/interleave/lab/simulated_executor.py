@@ -1,0 +1,138 @@
+"""Executes a plan by predicting how long it takes: an executor like the others, on a virtual clock.
+
+It samples zeros. Where the scheduler says that a plan recurs, it computes as many recurrences at once
+as end before the next arrival could change anything, by the sum of an arithmetic progression.
+"""
+
+from __future__ import annotations
+
+import math
+
+from interleave.engine.batched import Executed
+from interleave.lab.latency_model import TICKS_PER_S, LatencyModel, StepTimer
+from interleave.lab.plan_features import Features, packed_features, padded_features, total
+from interleave.lab.virtual_clock import Arrivals, VirtualClock
+from interleave.schedule.plan import StepPlan
+from interleave.schedule.row import Row
+
+
+class SimulatedExecutor:
+    """slots: rows lie in slots of one width (`continuous`, `static`), so decode walks the widest span.
+
+    arrivals: the stream that the loop serves from; None never leaps.
+    num_outside: steps with a count outside the range of the model's fit; worst_outside names those
+    counts with the farthest value met.
+    """
+
+    def __init__(
+        self,
+        model: LatencyModel,
+        clock: VirtualClock,
+        *,
+        slots: bool = False,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        self.model = model
+        self.clock = clock
+        self.arrivals = arrivals
+        self.num_steps = 0
+        self.num_outside = 0
+        self.worst_outside: dict[str, int] = {}
+        self._slots = slots
+        self._timer = StepTimer(model)
+
+    def execute(self, plan: StepPlan) -> Executed:
+        features, growth = self._features(plan)
+        first, regime = self._timer.step(features)
+        last, repeats = first, 1
+        if plan.repeats > 1 and self.arrivals is not None:
+            repeats, last = self._leap(plan.repeats, features, growth, first, regime)
+        self.clock.advance(repeats * (first + last) // 2)
+        self.num_steps += repeats
+        if self.model.fitted is not None:
+            self._mark(features, growth, repeats)
+        tokens = {
+            row.request.request_id: 0
+            for forward in plan.forwards
+            for row, start, count in forward
+            if start + count >= row.prefill_target
+        }
+        span_s = (first / TICKS_PER_S, last / TICKS_PER_S)
+        copied = sum(f.copied_tokens for f in features) if plan.padded else 0
+        return Executed(tokens, {}, copied, repeats, span_s)
+
+    def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
+        """Nothing is kept for a row."""
+
+    def _features(self, plan: StepPlan) -> tuple[list[Features], list[Features]]:
+        if plan.padded:
+            group = [padded_features(forward, copied=True) for forward in plan.forwards]
+            return group, [Features()] * len(group)
+        pairs = [packed_features(forward, self._slots) for forward in plan.forwards]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _leap(
+        self, most: int, features: list[Features], growth: list[Features], first: int, regime: int
+    ) -> tuple[int, int]:
+        """(steps, ticks of the last): as many as begin before the next arrival, in one regime."""
+
+        def at(step: int) -> tuple[int, int]:
+            return self._timer.step(
+                [
+                    Features(*[count + step * more for count, more in zip(f, g, strict=True)])
+                    for f, g in zip(features, growth, strict=True)
+                ]
+            )
+
+        second, second_regime = at(1)
+        if second_regime != regime:
+            return 1, first
+        steps = min(most, self._before_arrival(first, second - first))
+        if steps <= 2:
+            return (1, first) if steps == 1 else (2, second)
+        last, last_regime = at(steps - 1)
+        if last_regime != regime:
+            low, high = 2, steps  # steps that stay in the regime, steps that do not
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if at(middle - 1)[1] == regime else (low, middle)
+            steps, last = low, at(low - 1)[0]
+        return steps, last
+
+    def _before_arrival(self, first: int, growth: int) -> int:
+        """Steps that begin before the next due time: the fewest m whose end reaches it, at least 1."""
+        assert self.arrivals is not None
+        due_s = self.arrivals.next_due_s
+        if math.isinf(due_s):
+            return 1 << 62
+        start = self.clock.ticks
+
+        def reaches(steps: int) -> bool:
+            end = start + steps * first + growth * (steps * (steps - 1) // 2)
+            return end / TICKS_PER_S >= due_s
+
+        room = (due_s - self.clock()) * TICKS_PER_S
+        slope, linear = growth / 2, first - growth / 2
+        if linear <= 0:  # a model under which nothing takes time
+            return 1
+        guess = (
+            room / linear if slope == 0 else (math.sqrt(linear**2 + 4 * slope * room) - linear) / (2 * slope)
+        )
+        steps = max(1, math.floor(guess))
+        # The square root is rounded; what counts is the comparison that the loop makes.
+        while not reaches(steps):
+            steps += 1
+        while steps > 1 and reaches(steps - 1):
+            steps -= 1
+        return steps
+
+    def _mark(self, features: list[Features], growth: list[Features], repeats: int) -> None:
+        step = total(features)
+        if repeats > 1:
+            more = total(growth)
+            step = Features(*[a + (repeats - 1) * b for a, b in zip(step, more, strict=True)])
+        if outside := self.model.outside(step):
+            self.num_outside += repeats
+            for name in outside:
+                value = getattr(step, name)
+                self.worst_outside[name] = max(value, self.worst_outside.get(name, value))
