@@ -35,7 +35,7 @@ def models(draw: st.DrawFn) -> LatencyModel:
         "forwards": draw(times),
         "positions": draw(times),
         "prefill_attended": draw(times) / 10,
-        "padded_attended": draw(times) / 10,
+        "dense_attended": draw(times) / 10,
         "decode_rows": draw(times),
         "decode_attended": draw(times) / 10,
         "slot_attended": draw(times) / 10,

@@ -4,16 +4,16 @@ The definitions, per forward:
 
     forwards          1
     positions         query positions, padding included
-    prefill_attended  positions seen by prompt queries: sum of n s + n (n+1)/2 over pieces of n from s
-    padded_attended   the same under a padding mask, which computes every pair: rows x widest^2
+    prefill_attended  positions seen by packed prompt queries: n s + n (n+1)/2 for n from position s
+    dense_attended    pairs that a dense group computes: rows x widest^2 under a padding mask, half of
+                      that (rows x widest (widest+1)/2) where there is no padding and it runs causally
     decode_rows       rows that decode
     decode_attended   positions that they see, each row its own
     slot_attended     positions that they walk where rows lie in slots: rows x widest
     copied_rows       rows of a group whose K and V are copied to their blocks afterwards
     copied_tokens     positions copied so
 
-A dense group without padding runs causally and counts as prefill_attended. A plan that recurs grows
-by the same amount each time; the growth is the second vector.
+A plan that recurs grows by the same amount each time; the growth is the second vector.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Features(NamedTuple):
     forwards: int = 0
     positions: int = 0
     prefill_attended: int = 0
-    padded_attended: int = 0
+    dense_attended: int = 0
     decode_rows: int = 0
     decode_attended: int = 0
     slot_attended: int = 0
@@ -49,8 +49,7 @@ def padded_features(group: Forward, copied: bool) -> Features:
     return Features(
         forwards=1,
         positions=rows * widest,
-        prefill_attended=rows * widest * (widest + 1) // 2 if causal else 0,
-        padded_attended=0 if causal else rows * widest * widest,
+        dense_attended=rows * (widest * (widest + 1) // 2 if causal else widest * widest),
         copied_rows=rows if copied else 0,
         copied_tokens=tokens if copied else 0,
     )

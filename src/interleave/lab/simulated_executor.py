@@ -21,7 +21,7 @@ class SimulatedExecutor:
 
     arrivals: the stream that the loop serves from; None never leaps.
     num_outside: steps with a count outside the range of the model's fit; worst_outside names those
-    counts with the farthest value met.
+    counts with the farthest value met. steps: the features of each event's first step, where asked for.
     """
 
     def __init__(
@@ -31,10 +31,12 @@ class SimulatedExecutor:
         *,
         slots: bool = False,
         arrivals: Arrivals | None = None,
+        keep_features: bool = False,
     ) -> None:
         self.model = model
         self.clock = clock
         self.arrivals = arrivals
+        self.steps: list[list[Features]] | None = [] if keep_features else None
         self.num_steps = 0
         self.num_outside = 0
         self.worst_outside: dict[str, int] = {}
@@ -43,6 +45,8 @@ class SimulatedExecutor:
 
     def execute(self, plan: StepPlan) -> Executed:
         features, growth = self._features(plan)
+        if self.steps is not None:
+            self.steps.append(features)
         first, regime = self._timer.step(features)
         last, repeats = first, 1
         if plan.repeats > 1 and self.arrivals is not None:
