@@ -29,9 +29,12 @@ class RunClock:
 
     def now(self) -> float:
         reading = self._source()
-        self._start -= max(0.0, self._last - reading)
+        if reading < self._last:
+            self._start -= self._last - reading
         self._last = reading
-        self._latest = max(self._latest, reading - self._start)
+        elapsed = reading - self._start
+        if elapsed > self._latest:
+            self._latest = elapsed
         return self._latest
 
     def wait_until(self, due_s: float, sleep: Callable[[float], None]) -> None:

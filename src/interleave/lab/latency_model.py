@@ -16,6 +16,7 @@ closed form over a run of steps equals adding them one by one, bit for bit.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -59,7 +60,8 @@ class LatencyModel:
 
     def step_s(self, forwards: Sequence[Features]) -> float:
         """Seconds of a step that runs `forwards`, one after the other."""
-        return StepTimer(self).step(forwards)[0] / TICKS_PER_S
+        timer = StepTimer(self)
+        return timer.step([timer.work(counts) for counts in forwards])[0] / TICKS_PER_S
 
     def outside(self, step: Features) -> list[str]:
         """Names of the features of a step that lie outside what the fit has seen."""
@@ -90,28 +92,21 @@ class StepTimer:
         self._fixed = ticks(model.fixed_s)
         self._overlap = model.overlap
 
-    def _forward(self, f: Features) -> int:
-        c = self._per
-        linear = c[1] * f[1]
-        if linear < self._weights:
-            linear = self._weights
-        return (
-            linear
-            + c[0] * f[0]
-            + c[2] * f[2]
-            + c[3] * f[3]
-            + c[4] * f[4]
-            + c[5] * f[5]
-            + c[6] * f[6]
-            + c[7] * f[7]
-            + c[8] * f[8]
-        )
+    def work(self, counts: Features) -> int:
+        """Ticks of a forward on its own, or their growth for the growth of its counts.
 
-    def step(self, forwards: Sequence[Features]) -> tuple[int, int]:
-        """(ticks, regime). A forward's positions never grow, so its roofline side is no regime."""
+        Positions never grow while a plan recurs, so its roofline side stays.
+        """
+        per = self._per
+        ticks = sum(map(operator.mul, per, counts))
+        if counts[0] and per[1] * counts[1] < self._weights:
+            ticks += self._weights - per[1] * counts[1]
+        return ticks
+
+    def step(self, forwards: Sequence[int]) -> tuple[int, int]:
+        """(ticks, regime) of a step whose forwards take so many ticks each."""
         work = regime = 0
-        for features in forwards:
-            ticks = self._forward(features)
+        for ticks in forwards:
             if self._overlap == "forward_floor":
                 regime *= 2
                 if ticks < self._floor:

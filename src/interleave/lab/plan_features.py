@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import Forward
 
 
@@ -57,6 +58,13 @@ def padded_features(group: Forward, copied: bool) -> Features:
 
 def packed_features(forward: Forward, slots: bool) -> tuple[Features, Features]:
     """Chunks and decodes in one forward: (counts, growth when the plan recurs)."""
+    if type(forward) is LockstepForward:
+        rows = len(forward)
+        own, walked = (0, rows * forward.rows.widest) if slots else (forward.rows.attended, 0)
+        return (
+            Features(1, rows, 0, 0, rows, own, walked),
+            Features(0, 0, 0, 0, 0, 0 if slots else rows, rows if slots else 0),
+        )
     positions = attended = growth = rows = seen = widest = 0
     for row, start, count in forward:
         positions += count

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interleave.engine.batched import Engine, StepOutcome
-from interleave.lab.gap_histogram import GapHistogram
+from interleave.lab.token_times import TokenTimes
+from interleave.schedule.lockstep import LockstepForward, LockstepTokens
 from interleave.schedule.request import Request
 
 COLUMNS = ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s")
+TOKEN_COLUMNS = {"first_token_s": "first_s", "last_token_s": "last_s", "max_gap_s": "max_gap_s"}
 COUNTS = ("prompt_tokens", "new_tokens", "admit_step")
 
 
@@ -29,10 +31,14 @@ class RequestTable:
 
     def __init__(self, num_requests: int) -> None:
         nan = array("d", [float("nan")])
-        self._times = {name: nan * num_requests for name in COLUMNS}
+        self._token_times = TokenTimes(num_requests)
+        self._times = {
+            name: getattr(self._token_times, TOKEN_COLUMNS[name]) if name in TOKEN_COLUMNS else nan * num_requests
+            for name in COLUMNS
+        }
         self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}
         self._index: dict[str, int] = {}
-        self.gaps = GapHistogram()
+        self.gaps = self._token_times.gaps
         self.groups: dict[int, int] = {}
         self.num_requests = num_requests
         self.num_arrived = self.num_completed = 0
@@ -66,7 +72,7 @@ class RequestTable:
         if outcome.tokens:
             self._tokens(outcome, repeats, start_s, end_s)
         for finished in outcome.finished:
-            del self._index[finished.request_id]
+            self._token_times.leave(self._index.pop(finished.request_id))
             self.num_completed += 1
 
     def _admit(self, outcome: StepOutcome, start_s: float) -> None:
@@ -79,18 +85,15 @@ class RequestTable:
 
     def _first_chunks(self, outcome: StepOutcome, start_s: float) -> None:
         for forward in outcome.plan.forwards:
+            if type(forward) is LockstepForward:
+                continue
             for row, start, _ in forward:
                 if start == 0:
                     self._times["first_chunk_s"][self._index[row.request.request_id]] = start_s
 
     def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:
         """Every row that yields here yields in each recurrence: one gap to the first, then the steps' own."""
-        index_of, first, last, longest = (
-            self._index,
-            self._times["first_token_s"],
-            self._times["last_token_s"],
-            self._times["max_gap_s"],
-        )
+        index_of, times, tokens = self._index, self._token_times, outcome.tokens
         span = outcome.executed.span_s
         begins_s, inside_s = end_s, 0.0
         if repeats > 1 and span is not None:
@@ -98,29 +101,17 @@ class RequestTable:
             begins_s = start_s + first_s
             second_s = first_s + (last_s - first_s) / (repeats - 1)
             inside_s = max(second_s, last_s)
-            self.gaps.add_run(second_s, last_s, repeats - 1, len(outcome.tokens))
-        before, same = -1.0, 0
-        for request_id, _ in outcome.tokens:
-            index = index_of[request_id]
-            previous = last[index]
-            if previous != previous:  # NaN: its first token
-                first[index] = last[index] = end_s
-                continue
-            last[index] = end_s
-            if previous == before:
-                same += 1
-            else:
-                if same:
-                    self.gaps.add(begins_s - before, same)
-                before, same = previous, 1
-            gap = begins_s - previous
-            if gap < inside_s:
-                gap = inside_s
-            if not gap <= longest[index]:
-                longest[index] = gap
-        if same:
-            self.gaps.add(begins_s - before, same)
-        self.new_tokens += len(outcome.tokens) * repeats
+            self.gaps.add_run(second_s, last_s, repeats - 1, len(tokens))
+        self.new_tokens += len(tokens) * repeats
+        if type(tokens) is LockstepTokens:
+            if not times.together(len(tokens.ids), begins_s, end_s, inside_s):
+                indices = [index_of[request_id] for request_id in tokens.ids]
+                for index in indices:
+                    times.one(index, begins_s, end_s, inside_s)
+                times.regroup(indices)
+            tokens = tokens.before
+        for request_id, _ in tokens:
+            times.one(index_of[request_id], begins_s, end_s, inside_s)
 
     def aborted(self, engine: Engine, now_s: float) -> None:
         """A simulation aborts nobody."""

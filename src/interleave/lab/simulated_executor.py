@@ -21,7 +21,8 @@ class SimulatedExecutor:
 
     arrivals: the stream that the loop serves from; None never leaps.
     num_outside: steps with a count outside the range of the model's fit; worst_outside names those
-    counts with the farthest value met. steps: the features of each event's first step, where asked for.
+    counts with the farthest value met. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
+    somebody who looks at plans afterwards.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class SimulatedExecutor:
         slots: bool = False,
         arrivals: Arrivals | None = None,
         keep_features: bool = False,
+        keep_pieces: bool = False,
     ) -> None:
         self.model = model
         self.clock = clock
@@ -41,32 +43,36 @@ class SimulatedExecutor:
         self.num_outside = 0
         self.worst_outside: dict[str, int] = {}
         self._slots = slots
+        self._keep_pieces = keep_pieces
+        self._tokens: dict[str, int] = {}  # of every live row: who yields one is the scheduler's to say
         self._timer = StepTimer(model)
 
     def execute(self, plan: StepPlan) -> Executed:
         features, growth = self._features(plan)
         if self.steps is not None:
             self.steps.append(features)
-        first, regime = self._timer.step(features)
+        if self._keep_pieces:
+            plan.composition()
+        timer = self._timer
+        work = [timer.work(counts) for counts in features]
+        first, regime = timer.step(work)
         last, repeats = first, 1
         if plan.repeats > 1 and self.arrivals is not None:
-            repeats, last = self._leap(plan.repeats, features, growth, first, regime)
+            slopes = [timer.work(counts) for counts in growth]
+            repeats, last = self._leap(plan, work, slopes, first, regime)
         self.clock.advance(repeats * (first + last) // 2)
         self.num_steps += repeats
         if self.model.fitted is not None:
             self._mark(features, growth, repeats)
-        tokens = {
-            row.request.request_id: 0
-            for forward in plan.forwards
-            for row, start, count in forward
-            if start + count >= row.prefill_target
-        }
+        for row in plan.admitted:
+            self._tokens[row.request_id] = 0
         span_s = (first / TICKS_PER_S, last / TICKS_PER_S)
         copied = sum(f.copied_tokens for f in features) if plan.padded else 0
-        return Executed(tokens, {}, copied, repeats, span_s)
+        return Executed(self._tokens, {}, copied, repeats, span_s)
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
-        """Nothing is kept for a row."""
+        for row in rows:
+            self._tokens.pop(row.request_id, None)
 
     def _features(self, plan: StepPlan) -> tuple[list[Features], list[Features]]:
         if plan.padded:
@@ -76,22 +82,19 @@ class SimulatedExecutor:
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _leap(
-        self, most: int, features: list[Features], growth: list[Features], first: int, regime: int
+        self, plan: StepPlan, work: list[int], slopes: list[int], first: int, regime: int
     ) -> tuple[int, int]:
-        """(steps, ticks of the last): as many as begin before the next arrival, in one regime."""
+        """(steps, ticks of the last): as many as begin before an arrival that matters, in one regime."""
 
         def at(step: int) -> tuple[int, int]:
-            return self._timer.step(
-                [
-                    Features(*[count + step * more for count, more in zip(f, g, strict=True)])
-                    for f, g in zip(features, growth, strict=True)
-                ]
-            )
+            return self._timer.step([w + step * s for w, s in zip(work, slopes, strict=True)])
 
         second, second_regime = at(1)
         if second_regime != regime:
             return 1, first
-        steps = min(most, self._before_arrival(first, second - first))
+        steps = plan.repeats
+        if not plan.full:
+            steps = min(steps, self._before_arrival(first, second - first))
         if steps <= 2:
             return (1, first) if steps == 1 else (2, second)
         last, last_regime = at(steps - 1)

@@ -23,7 +23,7 @@ from interleave.schedule.names import nearest
 from interleave.schedule.request import Request
 from interleave.schedule.scheduler import Scheduler
 
-AMPLE_BLOCKS = 1 << 16
+AMPLE_BLOCKS = 1 << 13
 """A pool that no default workload exhausts: 32 rows of the longest published request take 2,176."""
 
 
@@ -105,7 +105,13 @@ def simulate_table(
     """
     clock = VirtualClock()
     arrivals = Arrivals(requests_of(rows))
-    executor = SimulatedExecutor(model, clock, slots=served.slots, arrivals=arrivals if leap else None)
+    executor = SimulatedExecutor(
+        model,
+        clock,
+        slots=served.slots,
+        arrivals=arrivals if leap else None,
+        keep_pieces=on_step is not None,
+    )
     engine = Engine(served.engine, served.scheduler(look_ahead=leap), executor)
     refuse_busy(engine)
     table = RequestTable(num_requests)

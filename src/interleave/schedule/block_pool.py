@@ -6,7 +6,7 @@ runs, which the attention backends read as one piece.
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left
 from dataclasses import dataclass
 
 
@@ -43,18 +43,32 @@ class BlockPool:
         """Give `count` free blocks to `owner`, lowest ids first. RuntimeError when there are too few."""
         if count > len(self._free):
             raise RuntimeError(f"{owner!r} asks for {count} blocks, {len(self._free)} are free")
-        blocks = [heapq.heappop(self._free) for _ in range(count)]
-        for block in blocks:
-            self._owner[block] = owner
+        blocks = self._free[:count]
+        del self._free[:count]
+        self._owner.update(dict.fromkeys(blocks, owner))
         return blocks
 
     def free(self, blocks: list[int], owner: str) -> None:
-        """Take `blocks` back from `owner`. RuntimeError when one of them is not its own."""
+        """Take `blocks` back from `owner`. RuntimeError, taking none, when one of them is not its own."""
+        if not blocks:
+            return
+        own = self._owner
+        if set(map(own.get, blocks)) != {owner} or len(set(blocks)) < len(blocks):
+            self._refuse(blocks, owner)
         for block in blocks:
-            if self._owner.get(block) != owner:
-                raise RuntimeError(f"block {block} belongs to {self._owner.get(block)!r}, not to {owner!r}")
-            del self._owner[block]
-            heapq.heappush(self._free, block)
+            del own[block]
+        # The list stays in order: only the stretch that the returned ids fall into is sorted again.
+        free = self._free
+        low, high = bisect_left(free, min(blocks)), bisect_left(free, max(blocks))
+        free[low:high] = sorted(free[low:high] + blocks)
+
+    def _refuse(self, blocks: list[int], owner: str) -> None:
+        seen: set[int] = set()
+        for block in blocks:
+            holder = None if block in seen else self._owner.get(block)
+            if holder != owner:
+                raise RuntimeError(f"block {block} belongs to {holder!r}, not to {owner!r}")
+            seen.add(block)
 
     def check(self) -> PoolUse:
         """Assert conservation: each block is free or owned once, and none is lost."""

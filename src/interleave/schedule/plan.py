@@ -6,6 +6,7 @@ does not know how it will be executed, by which kernels, or how long that takes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ class Piece(NamedTuple):
         return self.stop == self.row.known_len
 
 
-Forward = tuple[Piece, ...]
+Forward = Sequence[Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class StepPlan:
 
     repeats: steps in a row for which the scheduler would plan the same, each piece moved on by its
     own length, unless a request arrives or is aborted meanwhile. 1 unless the scheduler looks ahead.
+    full: an arrival would change nothing either, since every row is taken or somebody waits already.
     """
 
     step: int
@@ -52,6 +54,7 @@ class StepPlan:
     forwards: tuple[Forward, ...]
     padded: bool = False
     repeats: int = 1
+    full: bool = False
 
     @property
     def num_query_tokens(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import Forward
 from interleave.schedule.row import Row
 
@@ -21,7 +22,15 @@ def recurrences(forwards: Sequence[Forward], decoding: Sequence[Row]) -> int:
     """
     most = None
     num_decodes = 0
+    everyone = False
     for forward in forwards:
+        if type(forward) is LockstepForward:
+            everyone = True
+            left = forward.rows.until_end()
+            if left <= 1:
+                return 1
+            most = left if most is None else min(most, left)
+            continue
         for row, start, num_tokens in forward:
             if start < row.prefill_target:
                 left = (row.prefill_target - start - 1) // num_tokens
@@ -34,4 +43,4 @@ def recurrences(forwards: Sequence[Forward], decoding: Sequence[Row]) -> int:
                 if left <= 1:
                     return 1
                 most = left
-    return most if most is not None and num_decodes == len(decoding) else 1
+    return most if most is not None and (everyone or num_decodes == len(decoding)) else 1
