@@ -20,7 +20,6 @@ from interleave.schedule.block_pool import BlockPool, need_blocks
 from interleave.schedule.names import nearest
 from interleave.schedule.scheduler import Scheduler, SchedulerConfig
 
-
 BACKENDS = ("cpu", "reference", "triton")
 
 

@@ -125,7 +125,10 @@ def published_lines(document: Mapping[str, Any]) -> list[str]:
             f"{one['overlap']:15} {one['calibration_rms']:15.2%} {held['median_error']:16.2%} "
             f"{held['largest_error']:9.1%}"
         )
-    lines += ["", f"{'id':4} {'use':11} {'engine':10} {'published':>9} {'simulated':>9} {'error':>7}  quantity"]
+    lines += [
+        "",
+        f"{'id':4} {'use':11} {'engine':10} {'published':>9} {'simulated':>9} {'error':>7}  quantity",
+    ]
     for row in document["rows"]:
         lines.append(
             f"{row['id']:4} {row['use']:11} {row['engine']:10} {_cell(row['published'])} "

@@ -47,7 +47,10 @@ def steps_of(engine: str, name: str, max_rows: int = 32) -> list[list[Features]]
     served = Served(engine=engine, max_rows=max_rows)
     clock = VirtualClock()
     executor = SimulatedExecutor(
-        LatencyModel("additive", {}, fixed_s=1.0), clock, slots=ENGINES[engine].kv == "slots", keep_features=True
+        LatencyModel("additive", {}, fixed_s=1.0),
+        clock,
+        slots=ENGINES[engine].kv == "slots",
+        keep_features=True,
     )
     serve(
         Engine(engine, served.scheduler(), executor),

@@ -38,7 +38,9 @@ class PublishedRuns:
         self.closed: Callable[..., RunLog] = cache(self._closed)
         self.open: Callable[..., RequestTable] = cache(self._open)
 
-    def _closed(self, engine: str, name: str, max_rows: int = 32, chunk_budget: int = 512, small: bool = False) -> RunLog:
+    def _closed(
+        self, engine: str, name: str, max_rows: int = 32, chunk_budget: int = 512, small: bool = False
+    ) -> RunLog:
         served = Served(
             engine=engine,
             max_rows=max_rows,
@@ -75,10 +77,14 @@ class PublishedRuns:
     def full_decode_step_s(self, engine: str) -> float:
         """Median step in which all 32 rows decode and nothing else happens."""
         steps = self.closed(engine, "disturbance64").steps
-        return statistics.median(s.end_s - s.start_s for s in steps if s.decode_rows == 32 and not s.prefill_tokens)
+        return statistics.median(
+            s.end_s - s.start_s for s in steps if s.decode_rows == 32 and not s.prefill_tokens
+        )
 
     def wall_over(self, chunk_budget: int) -> float:
-        return self.wall_s("chunked", "mixed32", chunk_budget=chunk_budget) / self.wall_s("chunked", "mixed32")
+        return self.wall_s("chunked", "mixed32", chunk_budget=chunk_budget) / self.wall_s(
+            "chunked", "mixed32"
+        )
 
     def served_rate(self, engine: str, rate: float, small: bool = False) -> float:
         table = self.open(engine, rate, small)
@@ -98,11 +104,18 @@ class PublishedRuns:
         """The same engine with a decode step of 15 ms: floor and decode work shrink by one factor."""
         factor = 0.015 / self.full_decode_step_s("chunked")
         per = {
-            name: value * factor if name.startswith("decode") else value for name, value in self.model.per.items()
+            name: value * factor if name.startswith("decode") else value
+            for name, value in self.model.per.items()
         }
         model = self.model
         return PublishedRuns(
-            replace(model, per=per, floor_s=model.floor_s * factor, weights_s=model.weights_s * factor, fitted=None)
+            replace(
+                model,
+                per=per,
+                floor_s=model.floor_s * factor,
+                weights_s=model.weights_s * factor,
+                fitted=None,
+            )
         )
 
 

@@ -56,7 +56,10 @@ def _open(runs: PublishedRuns) -> Iterator[Figure]:
 
 def _closed(runs: PublishedRuns) -> Iterator[Figure]:
     for engine in ENGINES:
-        for name, where in (("mixed32", "closed mixed 32 rows"), ("uniform32", "closed uniform 256 x 32 rows")):
+        for name, where in (
+            ("mixed32", "closed mixed 32 rows"),
+            ("uniform32", "closed uniform 256 x 32 rows"),
+        ):
             yield Figure(engine, where, "decode rate", "tokens/s", runs.decode_rate(engine, name))
             over = runs.wall_s(engine, name) / runs.wall_s("chunked", name)
             yield Figure(engine, where, "total wall time over chunked", "ratio", over)

@@ -33,7 +33,9 @@ class RequestTable:
         nan = array("d", [float("nan")])
         self._token_times = TokenTimes(num_requests)
         self._times = {
-            name: getattr(self._token_times, TOKEN_COLUMNS[name]) if name in TOKEN_COLUMNS else nan * num_requests
+            name: getattr(self._token_times, TOKEN_COLUMNS[name])
+            if name in TOKEN_COLUMNS
+            else nan * num_requests
             for name in COLUMNS
         }
         self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}

@@ -81,7 +81,13 @@ class Problem:
                 number += 1
             bounds.append((first, number))
         return cls(
-            observed, np.array(counts, float), np.array(step_of), bounds, dict(ties or {}), weights_s, with_fixed
+            observed,
+            np.array(counts, float),
+            np.array(step_of),
+            bounds,
+            dict(ties or {}),
+            weights_s,
+            with_fixed,
         )
 
 
@@ -107,7 +113,9 @@ def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 30) -> Fit
         solution = nnls(design / target[:, None], (target - known) / target)
         model = _model(problem, overlap, floor_s, solution)
         errors = predicted(problem, model) / target - 1.0
-        candidate = Fit(model, dict(zip([one.label for one in problem.observed], map(float, errors), strict=True)))
+        candidate = Fit(
+            model, dict(zip([one.label for one in problem.observed], map(float, errors), strict=True))
+        )
         if best is None or candidate.rms < best.rms:
             best = candidate
         if state in seen:
