@@ -142,18 +142,27 @@ def serve(
       interleave simulate serve --engine chunked --load 0.85 --num-requests 1000000
     """
     from interleave.lab import simulate_serve
-    from interleave.lab.simulator import Served
+    from interleave.lab.arrivals import checked_positive
+    from interleave.lab.simulator import Served, requests_of
     from interleave.lab.trace import read_csv
     from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget
 
     if sum(value is not None for value in (rate, load, trace)) != 1:
         raise click.UsageError("give one of --rate, --load and --trace")
+    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
+        if value is not None:
+            checked_positive(name, value, unit)
     _check_out(json_path)
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)
     served = Served(engine=engine, block_tokens=scaled_block_tokens(scale), **choices)
-    served.scheduler()  # refuses what cannot work before anything is read
+    scheduler = served.scheduler()  # refuses what cannot work before anything is read
     rows = None if trace is None else read_csv(trace).rows
+    for line, request in enumerate(requests_of(rows or ()), 2):
+        try:
+            scheduler.validate(request)
+        except ValueError as error:
+            raise ValueError(f"{trace}:{line}: {error}") from None
     model = latency_model(latency)
     full = simulate_serve.saturated(served, model, seed, scale)
     if rows is None:
@@ -165,6 +174,95 @@ def serve(
              "trace": None if trace is None else str(trace), "saturated": full}  # fmt: skip
     document = simulate_serve.serve_document(served, model, stream, num_requests, facts)
     _publish(document, simulate_serve.serve_lines(document), json_path)
+
+
+@simulate.command("capacity")
+@click.option("--engine", default="chunked", show_default=True, help="Engine of the ladder that has a batch.")
+@click.option(
+    "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
+)
+@click.option("--ttft-s", type=float, help="Most seconds from due time to first token.")
+@click.option("--tpot-s", type=float, help="Most seconds a token after the first, on average.")
+@click.option("--max-gap-s", type=float, help="Most seconds between two tokens.")
+@click.option("--share", type=float, default=0.9, show_default=True, help="Of requests within every limit.")
+@click.option("--num-requests", type=click.IntRange(1), default=2000, show_default=True, help="At each rate.")
+@click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]")
+@click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once.")
+@click.option(
+    "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
+@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+def capacity(
+    engine: str,
+    latency: str,
+    ttft_s: float | None,
+    tpot_s: float | None,
+    max_gap_s: float | None,
+    share: float,
+    num_requests: int,
+    chunk_budget: int | None,
+    max_rows: int,
+    scale: int,
+    seed: int,
+    json_path: str | None,
+) -> None:
+    """The highest Poisson rate at which enough requests meet every stated limit, by bisection.
+
+    \b
+    Example:
+      interleave simulate capacity --engine chunked --ttft-s 2 --max-gap-s 0.1
+    """
+    from interleave.lab.metrics import Limits
+    from interleave.lab.simulator import Served
+    from interleave.lab.slo_capacity import slo_capacity
+    from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget
+
+    limits = Limits(ttft_s, tpot_s, max_gap_s)
+    _check_out(json_path)
+    served = Served(
+        engine=engine,
+        max_rows=max_rows,
+        chunk_budget=scaled_chunk_budget(scale) if chunk_budget is None else chunk_budget,
+        block_tokens=scaled_block_tokens(scale),
+    )
+    served.scheduler()
+    found = slo_capacity(served, latency_model(latency), limits, share, num_requests, seed, scale)
+    document = {
+        "engine": engine,
+        "latency": latency,
+        "mark": "simulated",
+        "seed": seed,
+        "scale": scale,
+        **found,
+    }
+    rate = (
+        "none: even a hundredth of that misses"
+        if found["rate"] is None
+        else f"{found['rate']:.3f} requests/s"
+    )
+    lines = [f"{'saturated':14} {found['saturated']:.3f} requests/s", f"{'within limits':14} {rate}"]
+    _publish(document, lines, json_path)
+
+
+@simulate.command("convert")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--limit", type=click.IntRange(1), help="Only the first so many requests.")
+def convert(source: Path, target: Path, limit: int | None) -> None:
+    """Turn a public trace (time, context tokens, generated tokens) into one of ours.
+
+    \b
+    Example:
+      interleave simulate convert AzureLLMInferenceTrace_conv.csv conv.csv
+      interleave simulate serve --trace conv.csv
+    """
+    from interleave.lab.public_trace import read_public_trace
+    from interleave.lab.trace import write_csv
+
+    trace = read_public_trace(source, limit)
+    write_csv(trace, target)
+    click.echo(f"{target}: {len(trace):,} requests over {trace.rows[-1].due_s:,.1f} s")
 
 
 @simulate.command("validate")

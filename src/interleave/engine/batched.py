@@ -150,7 +150,9 @@ class Engine:
             plan=plan,
             executed=executed,
             tokens=committed.tokens,
-            finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released],
+            finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released]
+            if committed.released
+            else [],
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,

@@ -41,8 +41,8 @@ class GapHistogram:
     def _flush(self) -> None:
         if not self._runs:
             return
-        first, last, steps, count = np.frombuffer(self._runs).reshape(-1, 4).T
-        steps = steps.astype(np.int64)
+        first, last, lengths, count = np.frombuffer(self._runs).reshape(-1, 4).T
+        steps = lengths.astype(np.int64)
         index = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
         spacing = (last - first) / np.maximum(steps - 1, 1)
         values = np.repeat(first, steps) + index * np.repeat(spacing, steps)

@@ -91,6 +91,18 @@ class StepTimer:
         self._floor = ticks(model.floor_s)
         self._fixed = ticks(model.fixed_s)
         self._overlap = model.overlap
+        ranges = [(model.fitted or {}).get(name, (0, 0)) for name in FEATURES]
+        self._low, self._high = tuple(low for low, _ in ranges), tuple(high for _, high in ranges)
+
+    def within(self, step: Features) -> bool:
+        """Whether every count of a step lies in the fitted range (`LatencyModel.outside` names the others)."""
+        return not (any(map(operator.lt, step, self._low)) or any(map(operator.gt, step, self._high)))
+
+    def decode_work(self, rows: int, attended: int) -> tuple[int, int]:
+        """(ticks, growth) of a forward that decodes `rows`: `work` without making the counts first."""
+        per = self._per
+        linear = max(per[1] * rows, self._weights)
+        return linear + per[0] + per[4] * rows + per[5] * attended, per[5] * rows
 
     def work(self, counts: Features) -> int:
         """Ticks of a forward on its own, or their growth for the growth of its counts.

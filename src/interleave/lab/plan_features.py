@@ -41,8 +41,8 @@ class Features(NamedTuple):
 FEATURES = Features._fields
 
 
-def padded_features(group: Forward, copied: bool) -> Features:
-    """A left-padded dense group; `copied` when its K and V move afterwards."""
+def padded_features(group: Forward) -> Features:
+    """A left-padded dense group, whose K and V are copied to where decode reads them."""
     rows = len(group)
     widest = max(piece.num_tokens for piece in group)
     tokens = sum(piece.num_tokens for piece in group)
@@ -51,8 +51,8 @@ def padded_features(group: Forward, copied: bool) -> Features:
         forwards=1,
         positions=rows * widest,
         dense_attended=rows * (widest * (widest + 1) // 2 if causal else widest * widest),
-        copied_rows=rows if copied else 0,
-        copied_tokens=tokens if copied else 0,
+        copied_rows=rows,
+        copied_tokens=tokens,
     )
 
 

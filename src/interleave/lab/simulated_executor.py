@@ -12,8 +12,11 @@ from interleave.engine.batched import Executed
 from interleave.lab.latency_model import TICKS_PER_S, LatencyModel, StepTimer
 from interleave.lab.plan_features import Features, packed_features, padded_features, total
 from interleave.lab.virtual_clock import Arrivals, VirtualClock
+from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row
+
+_NO_GROWTH = Features()
 
 
 class SimulatedExecutor:
@@ -46,40 +49,49 @@ class SimulatedExecutor:
         self._keep_pieces = keep_pieces
         self._tokens: dict[str, int] = {}  # of every live row: who yields one is the scheduler's to say
         self._timer = StepTimer(model)
+        self._marks = model.fitted is not None
+        self._counts = self._marks or keep_features  # somebody wants the counts, not only their time
 
     def execute(self, plan: StepPlan) -> Executed:
-        features, growth = self._features(plan)
-        if self.steps is not None:
-            self.steps.append(features)
+        for row in plan.admitted:
+            self._tokens[row.request_id] = 0
         if self._keep_pieces:
             plan.composition()
         timer = self._timer
-        work = [timer.work(counts) for counts in features]
+        features: list[Features] = []
+        growth: list[Features] = []
+        work: list[int] = []
+        slopes: list[int] = []
+        for forward in plan.forwards:
+            if type(forward) is LockstepForward and not self._counts and not self._slots:
+                ticks, slope = timer.decode_work(len(forward), forward.rows.attended)
+            else:
+                counts, more = (
+                    (padded_features(forward), _NO_GROWTH)
+                    if plan.padded
+                    else packed_features(forward, self._slots)
+                )
+                features.append(counts)
+                growth.append(more)
+                ticks, slope = timer.work(counts), timer.work(more)
+            work.append(ticks)
+            slopes.append(slope)
+        if self.steps is not None:
+            self.steps.append(features)
         first, regime = timer.step(work)
         last, repeats = first, 1
         if plan.repeats > 1 and self.arrivals is not None:
-            slopes = [timer.work(counts) for counts in growth]
             repeats, last = self._leap(plan, work, slopes, first, regime)
-        self.clock.advance(repeats * (first + last) // 2)
+        self.clock.ticks += repeats * (first + last) // 2
         self.num_steps += repeats
-        if self.model.fitted is not None:
+        if self._marks:
             self._mark(features, growth, repeats)
-        for row in plan.admitted:
-            self._tokens[row.request_id] = 0
-        span_s = (first / TICKS_PER_S, last / TICKS_PER_S)
         copied = sum(f.copied_tokens for f in features) if plan.padded else 0
-        return Executed(self._tokens, {}, copied, repeats, span_s)
+        return Executed(self._tokens, {}, copied, repeats, (first / TICKS_PER_S, last / TICKS_PER_S))
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         for row in rows:
             self._tokens.pop(row.request_id, None)
-
-    def _features(self, plan: StepPlan) -> tuple[list[Features], list[Features]]:
-        if plan.padded:
-            group = [padded_features(forward, copied=True) for forward in plan.forwards]
-            return group, [Features()] * len(group)
-        pairs = [packed_features(forward, self._slots) for forward in plan.forwards]
-        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _leap(
         self, plan: StepPlan, work: list[int], slopes: list[int], first: int, regime: int
@@ -138,8 +150,9 @@ class SimulatedExecutor:
         if repeats > 1:
             more = total(growth)
             step = Features(*[a + (repeats - 1) * b for a, b in zip(step, more, strict=True)])
-        if outside := self.model.outside(step):
-            self.num_outside += repeats
-            for name in outside:
-                value = getattr(step, name)
-                self.worst_outside[name] = max(value, self.worst_outside.get(name, value))
+        if self._timer.within(step):
+            return
+        self.num_outside += repeats
+        for name in self.model.outside(step):
+            value = getattr(step, name)
+            self.worst_outside[name] = max(value, self.worst_outside.get(name, value))

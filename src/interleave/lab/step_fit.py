@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interleave.lab.latency_model import OVERLAPS, LatencyModel
 from interleave.lab.nnls import Array, nnls
 from interleave.lab.plan_features import FEATURES, Features
 
+Flags = NDArray[np.bool_]
 REDUCTIONS = ("sum", "median", "max")
 POSITIONS = FEATURES.index("positions")
 
@@ -72,7 +74,8 @@ class Problem:
         weights_s: float = 0.0,
         with_fixed: bool = True,
     ) -> Problem:
-        counts, step_of, bounds, number = [], [], [], 0
+        counts: list[Features] = []
+        step_of, bounds, number = [], [], 0
         for one in observed:
             first = number
             for step in one.steps:
@@ -82,7 +85,7 @@ class Problem:
             bounds.append((first, number))
         return cls(
             observed,
-            np.array(counts, float),
+            np.array(counts, np.float64),
             np.array(step_of),
             bounds,
             dict(ties or {}),
@@ -150,7 +153,7 @@ def _reduced(times: Array, reduction: str) -> tuple[float, Array]:
     return float(times @ weights), weights
 
 
-def _times(problem: Problem, model: LatencyModel) -> tuple[Array, Array, Array, Array]:
+def _times(problem: Problem, model: LatencyModel) -> tuple[Array, Flags, Flags, Array]:
     """(step seconds, forwards below the roofline, forwards or steps at the floor, bare forward seconds)."""
     per = np.array([model.per.get(name, 0.0) for name in FEATURES])
     bare_s = problem.counts @ per
@@ -165,7 +168,7 @@ def _times(problem: Problem, model: LatencyModel) -> tuple[Array, Array, Array, 
         step_s = np.bincount(problem.step_of, forward_s, num_steps)
         floored = step_s < (model.floor_s if model.overlap == "step_floor" else -1.0)
         step_s = np.where(floored, model.floor_s, step_s)
-    return step_s + model.fixed_s, light, floored, bare_s
+    return (step_s + model.fixed_s).astype(np.float64), light, floored, bare_s
 
 
 def _linearised(problem: Problem, model: LatencyModel, first: bool) -> tuple[Array, Array, bytes]:
@@ -173,7 +176,7 @@ def _linearised(problem: Problem, model: LatencyModel, first: bool) -> tuple[Arr
     times, light, floored, _ = _times(problem, model)
     if first:  # nothing is known yet: no floor binds, steps rank by their positions
         light, floored = np.zeros_like(light), np.zeros_like(floored)
-        times = np.bincount(problem.step_of, problem.counts.sum(1), problem.bounds[-1][1])
+        times = np.bincount(problem.step_of, problem.counts.sum(1), problem.bounds[-1][1]).astype(np.float64)
     bare = np.zeros(len(times), dtype=bool)
     for one, (low, high) in zip(problem.observed, problem.bounds, strict=True):
         bare[low:high] = one.bare

@@ -56,13 +56,15 @@ class TokenTimes:
             self.gaps.add(gap, len(members))
             self._maximum(max(gap, inside_s))
         self._num_common += 1
+        self._common_end_s = end_s
+        if not joining:
+            return True
         for index in joining:
             gap = begins_s - self.last_s[index]
             self.gaps.add(gap, 1)
             self.max_gap_s[index] = max(gap, inside_s)
             members[index] = self._num_common
         joining.clear()
-        self._common_end_s = end_s
         return True
 
     def _maximum(self, gap_s: float) -> None:

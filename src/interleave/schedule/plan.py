@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 Forward = Sequence[Piece]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepPlan:
     """What one step computes. `padded` asks for the prefill as one left-padded dense group.
 

@@ -90,12 +90,14 @@ def _whole_prompts(prefilling: Sequence[Row], budget: int, alone: bool) -> Forwa
 
 
 def _non_empty(*forwards: Forward) -> tuple[Forward, ...]:
-    return tuple(forward for forward in forwards if forward)
+    return tuple([forward for forward in forwards if forward])
 
 
 def _chunks_and_decodes(
     prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits
 ) -> tuple[Forward, Forward]:
+    if not prefilling:
+        return (), _decodes(decoding)  # T leaves room for every row
     if not limits.prefill_first:
         budget = min(limits.chunk_budget, limits.token_budget - len(decoding))
         return _chunks(prefilling, budget, limits), _decodes(decoding)

@@ -159,7 +159,7 @@ class Scheduler:
 
     def plan(self) -> StepPlan:
         """Admit what fits, then let the policy choose the next step's forwards."""
-        admitted = self._admit()
+        admitted = self._admit() if self.waiting else ()
         prefilling, decoding = self._by_phase()
         forwards = self._policy(prefilling, decoding, self._limits)
         padded = bool(prefilling) and self.config.policy in ("padded", "static")
@@ -170,9 +170,11 @@ class Scheduler:
 
     def _by_phase(self) -> tuple[list[Row], Sequence[Row]]:
         """(prefilling, decoding), each in order of admission. Row.is_prefilling, without a call for each."""
-        prefilling = [row for row in self._rows if row.num_computed < row.prefill_target]
         if self._lockstep is not None:
-            return prefilling, self._lockstep
+            if len(self._lockstep) == len(self._rows):
+                return [], self._lockstep
+            return [row for row in self._rows if row.num_computed < row.prefill_target], self._lockstep
+        prefilling = [row for row in self._rows if row.num_computed < row.prefill_target]
         if not prefilling:
             return prefilling, self._rows
         return prefilling, [row for row in self._rows if row.num_computed >= row.prefill_target]
@@ -231,7 +233,7 @@ class Scheduler:
                 row.finish_reason = _finish_reason(row, sampled)
                 some_ended = some_ended or row.finish_reason is not None
         self.step += repeats
-        if together is not None:
+        if together is not None and emitted:
             self._join(booked, together)
         released, freed = self._release_ended() if some_ended else ([], [])
         return Committed(LockstepTokens(emitted, ids) if ids else emitted, released, freed)
