@@ -104,12 +104,18 @@ def test_counts_outside_the_fit_are_named() -> None:
     assert model.outside(Features(1, 513, 7)) == ["positions", "prefill_attended"]
 
 
-@given(st.integers(1, 64), st.integers(1, 10**6), st.sampled_from([0.0, 0.005]))
-def test_the_short_way_to_a_decode_says_the_same(rows: int, attended: int, weights_s: float) -> None:
+@given(st.integers(1, 600), st.integers(0, 10**6), st.integers(0, 64), st.sampled_from([0.0, 0.005]))
+def test_the_short_way_to_a_forward_says_the_same(
+    positions: int, attended: int, rows: int, weights_s: float
+) -> None:
     timer = StepTimer(LatencyModel("step_floor", {"forwards": 1e-3, **TRUE_S}, weights_s=weights_s))
-    counts = Features(1, rows, decode_rows=rows, decode_attended=attended)
-    growth = Features(decode_attended=rows)
-    assert timer.decode_work(rows, attended) == (timer.work(counts), timer.work(growth))
+    seen, growth = 100 * rows, positions**2
+    counts = Features(1, positions, attended, decode_rows=rows, decode_attended=seen)
+    more = Features(prefill_attended=growth, decode_attended=rows)
+    assert timer.packed_work(positions, attended, growth, rows, seen) == (
+        timer.work(counts),
+        timer.work(more),
+    )
 
 
 @given(st.integers(0, 4), st.integers(0, 20))

@@ -98,11 +98,18 @@ class StepTimer:
         """Whether every count of a step lies in the fitted range (`LatencyModel.outside` names the others)."""
         return not (any(map(operator.lt, step, self._low)) or any(map(operator.gt, step, self._high)))
 
-    def decode_work(self, rows: int, attended: int) -> tuple[int, int]:
-        """(ticks, growth) of a forward that decodes `rows`: `work` without making the counts first."""
-        per = self._per
-        linear = max(per[1] * rows, self._weights)
-        return linear + per[0] + per[4] * rows + per[5] * attended, per[5] * rows
+    def packed_work(
+        self, positions: int, attended: int, growth: int, rows: int, seen: int
+    ) -> tuple[int, int]:
+        """(ticks, growth) of a packed forward, as `packed_counts` tells it: `work` without making `Features`."""
+        forward, position, prefill, _, row, decode, *_ = self._per
+        linear = position * positions
+        if linear < self._weights:
+            linear = self._weights
+        return (
+            linear + forward + prefill * attended + row * rows + decode * seen,
+            prefill * growth + decode * rows,
+        )
 
     def work(self, counts: Features) -> int:
         """Ticks of a forward on its own, or their growth for the growth of its counts.

@@ -56,15 +56,12 @@ def padded_features(group: Forward) -> Features:
     )
 
 
-def packed_features(forward: Forward, slots: bool) -> tuple[Features, Features]:
-    """Chunks and decodes in one forward: (counts, growth when the plan recurs)."""
+def packed_counts(forward: Forward) -> tuple[int, int, int, int, int, int]:
+    """Of chunks and decodes in one forward: (positions, prefill_attended and its growth when the plan
+    recurs, decode_rows, decode_attended, widest decode)."""
     if type(forward) is LockstepForward:
         rows = len(forward)
-        own, walked = (0, rows * forward.rows.widest) if slots else (forward.rows.attended, 0)
-        return (
-            Features(1, rows, 0, 0, rows, own, walked),
-            Features(0, 0, 0, 0, 0, 0 if slots else rows, rows if slots else 0),
-        )
+        return rows, 0, 0, rows, forward.rows.attended, 0
     positions = attended = growth = rows = seen = widest = 0
     for row, start, count in forward:
         positions += count
@@ -76,6 +73,14 @@ def packed_features(forward: Forward, slots: bool) -> tuple[Features, Features]:
             seen += start + 1
             if start >= widest:
                 widest = start + 1
+    return positions, attended, growth, rows, seen, widest
+
+
+def packed_features(forward: Forward, slots: bool) -> tuple[Features, Features]:
+    """`packed_counts` as (counts, growth when the plan recurs)."""
+    positions, attended, growth, rows, seen, widest = packed_counts(forward)
+    if slots and type(forward) is LockstepForward:
+        widest = forward.rows.widest
     own, walked = (0, rows * widest) if slots else (seen, 0)
     return (
         Features(1, positions, attended, 0, rows, own, walked),

@@ -27,11 +27,13 @@ SATURATED_RATE = 1e6
 def draw_rows(num_requests: int, rate: float, seed: int = 0, scale: int = 1) -> Iterator[TraceRow]:
     """The published recipe as a stream: `published_draw` and Poisson arrivals, row by row."""
     checked_positive("rate", rate, "requests/s")
+    prompts = [scaled_len(length, scale) for length in PUBLISHED_PROMPT_LENS]
+    budgets = [scaled_len(length, scale) for length in PUBLISHED_NEW_TOKENS]
     lengths, gaps, due_s = random.Random(seed), random.Random(seed), 0.0
     for _ in range(num_requests):
         due_s += gaps.expovariate(rate)
-        prompt = scaled_len(lengths.choice(PUBLISHED_PROMPT_LENS), scale)
-        yield TraceRow(due_s, prompt, scaled_len(lengths.choice(PUBLISHED_NEW_TOKENS), scale))
+        prompt = lengths.choice(prompts)
+        yield TraceRow(due_s, prompt, lengths.choice(budgets))
 
 
 def saturated(served: Served, model: LatencyModel, seed: int = 0, scale: int = 1) -> dict[str, float]:

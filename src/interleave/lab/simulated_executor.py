@@ -10,9 +10,14 @@ import math
 
 from interleave.engine.batched import Executed
 from interleave.lab.latency_model import TICKS_PER_S, LatencyModel, StepTimer
-from interleave.lab.plan_features import Features, packed_features, padded_features, total
+from interleave.lab.plan_features import (
+    Features,
+    packed_counts,
+    packed_features,
+    padded_features,
+    total,
+)
 from interleave.lab.virtual_clock import Arrivals, VirtualClock
-from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row
 
@@ -50,7 +55,8 @@ class SimulatedExecutor:
         self._tokens: dict[str, int] = {}  # of every live row: who yields one is the scheduler's to say
         self._timer = StepTimer(model)
         self._marks = model.fitted is not None
-        self._counts = self._marks or keep_features  # somebody wants the counts, not only their time
+        # Straight from the plan to ticks, unless somebody wants the counts too.
+        self._direct = not (self._marks or keep_features or slots)
 
     def execute(self, plan: StepPlan) -> Executed:
         for row in plan.admitted:
@@ -63,8 +69,9 @@ class SimulatedExecutor:
         work: list[int] = []
         slopes: list[int] = []
         for forward in plan.forwards:
-            if type(forward) is LockstepForward and not self._counts and not self._slots:
-                ticks, slope = timer.decode_work(len(forward), forward.rows.attended)
+            if self._direct and not plan.padded:
+                positions, attended, more_attended, rows, seen, _ = packed_counts(forward)
+                ticks, slope = timer.packed_work(positions, attended, more_attended, rows, seen)
             else:
                 counts, more = (
                     (padded_features(forward), _NO_GROWTH)
@@ -82,7 +89,7 @@ class SimulatedExecutor:
         last, repeats = first, 1
         if plan.repeats > 1 and self.arrivals is not None:
             repeats, last = self._leap(plan, work, slopes, first, regime)
-        self.clock.ticks += repeats * (first + last) // 2
+        self.clock.advance(repeats * (first + last) // 2)
         self.num_steps += repeats
         if self._marks:
             self._mark(features, growth, repeats)

@@ -14,15 +14,17 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.ticks = 0
+        self._now_s = 0.0  # read several times a step
 
     def __call__(self) -> float:
-        return self.ticks / TICKS_PER_S
+        return self._now_s
 
     def advance(self, ticks: int) -> None:
         self.ticks += ticks
+        self._now_s = self.ticks / TICKS_PER_S
 
     def sleep(self, seconds: float) -> None:
-        self.ticks += round(seconds * TICKS_PER_S)
+        self.advance(round(seconds * TICKS_PER_S))
 
 
 class Arrivals(Iterator[Request]):

@@ -221,21 +221,23 @@ class Scheduler:
                 else:
                     booked.append((row, num_tokens, None))
         last_step = plan.step + repeats - 1
-        some_ended = False
+        ended: list[Row] = []
         if together is not None and ids:
-            for row in together.advance(repeats, last_step):
-                row.finish_reason, some_ended = "length", True
+            ended = together.advance(repeats, last_step)
+            for row in ended:
+                row.finish_reason = "length"
         for row, num_tokens, sampled in booked:
             row.num_computed += num_tokens * repeats
             row.last_served_step = last_step
             if sampled is not None:
                 row.emit(sampled, repeats)
                 row.finish_reason = _finish_reason(row, sampled)
-                some_ended = some_ended or row.finish_reason is not None
+                if row.finish_reason is not None:
+                    ended.append(row)
         self.step += repeats
         if together is not None and emitted:
             self._join(booked, together)
-        released, freed = self._release_ended() if some_ended else ([], [])
+        released, freed = self._release_ended(ended) if ended else ([], [])
         return Committed(LockstepTokens(emitted, ids) if ids else emitted, released, freed)
 
     @staticmethod
@@ -251,10 +253,14 @@ class Scheduler:
         if one_by_one:
             together.reload()
 
-    def _release_ended(self) -> tuple[list[Row], list[list[int]]]:
-        ended = [row for row in self._rows if row.finish_reason is not None]
-        if self.config.policy == "static" and len(ended) < len(self._rows):
-            return [], []
+    def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
+        """In order of admission. A static batch is held until all of it has ended."""
+        if self.config.policy == "static":
+            ended = [row for row in self._rows if row.finish_reason is not None]
+            if len(ended) < len(self._rows):
+                return [], []
+        elif len(ended) > 1:
+            ended.sort(key=lambda row: row.number)
         freed = [row.blocks for row in ended]
         for row in ended:
             self.release(row, row.finish_reason or "length")
