@@ -45,8 +45,10 @@ def latency_model(source: str) -> Any:
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "json_path", required=True, type=click.Path(), help="Write the fitted model here.")
-def fit(traces: tuple[Path, ...], json_path: str) -> None:
+@click.option(
+    "--json", "json_path", type=click.Path(), help="Write here.  [default: data/latency, by device and model]"
+)
+def fit(traces: tuple[Path, ...], json_path: str | None) -> None:
     """Fit a step-time model to TRACES, the documents of `interleave bench --json`.
 
     Every step is planned again to count what it computed. Floor per forward, floor per step and no
@@ -56,16 +58,17 @@ def fit(traces: tuple[Path, ...], json_path: str) -> None:
     \b
     Example:
       interleave bench closed --engine chunked --scale 4 --json closed.json
-      interleave fit closed.json --json data/latency/this_machine.json
+      interleave fit closed.json --json fitted.json
     """
-    from interleave.lab.latency_file import fit_document, fit_lines, write_fit
+    from interleave.lab.latency_file import default_path, fit_document, fit_lines, write_fit
     from interleave.lab.step_traces import read_step_trace
 
     _check_out(json_path)
     document = fit_document([read_step_trace(path) for path in traces])
     click.echo("\n".join(fit_lines(document)))
-    write_fit(document, Path(json_path))
-    click.echo(f"{'document':14} {json_path}")
+    out = default_path(document) if json_path is None else Path(json_path)
+    write_fit(document, out)
+    click.echo(f"{'document':14} {out}")
 
 
 @click.group()

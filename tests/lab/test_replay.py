@@ -16,7 +16,7 @@ from interleave.engine.build import build_engine
 from interleave.engine.ladder import ENGINES
 from interleave.engine.loop import serve
 from interleave.engine.records import RunLog
-from interleave.lab.latency_file import read_model
+from interleave.lab.latency_file import default_path, read_model
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.replay import ReplayError, replay
 from interleave.lab.simulated_executor import SimulatedExecutor
@@ -137,6 +137,9 @@ def test_fit_command(bench_file: Path, tmp_path: Path) -> None:
     model = read_model(out)
     assert model.fitted is not None
     assert model.outside(read_step_trace(bench_file).steps[0].forwards[0]) == []
+    assert default_path(
+        {"device": "Some CPU (R) @ 2 GHz", "threads": 2, "model": "a/B-1.5", "dtype": "fp32"}
+    ).parts[-3:] == ("latency", "some-cpu-r-2-ghz-2-threads", "a-b-1.5-fp32.json")
 
 
 @pytest.mark.parametrize(

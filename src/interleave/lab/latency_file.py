@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_model import LatencyModel
+from interleave.lab.paths import data_dir
 from interleave.lab.step_fit import Fit
 from interleave.lab.step_traces import StepTrace, StepTraceError, fit_steps, step_errors
 
@@ -41,6 +43,16 @@ def fit_document(traces: Sequence[StepTrace]) -> dict[str, Any]:
             for trace in traces
         ],
     }
+
+
+def default_path(document: Mapping[str, Any]) -> Path:
+    """data/latency/<device, threads>/<model, dtype>.json, in names that every file system takes."""
+
+    def plain(text: str) -> str:
+        return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+
+    place = plain(f"{document['device']} {document['threads']} threads")
+    return data_dir() / "latency" / place / f"{plain(document['model'] + ' ' + document['dtype'])}.json"
 
 
 def _hypothesis(fit: Fit) -> dict[str, float]:
