@@ -35,6 +35,9 @@ TORCH_FREE = [
     SRC / "lab" / "published.py",
     SRC / "lab" / "validation.py",
     SRC / "cli_simulate.py",
+    SRC / "lab" / "roofline.py",
+    SRC / "lab" / "machine_store.py",
+    SRC / "lab" / "peers" / "document.py",  # and so all that it is made from
     SRC / "cli.py",
 ]
 

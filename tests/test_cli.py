@@ -50,7 +50,7 @@ def test_refusals_take_one_line_and_exit_2() -> None:
     done = run("params", "nonesuch")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "no notebook 'nonesuch'" in done.stderr
+    assert "unknown notebook 'nonesuch'" in done.stderr
     done = run("parms")
     assert done.returncode == 2
     assert "params" in done.stderr
@@ -60,8 +60,11 @@ def test_refusals_take_one_line_and_exit_2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run"], "name the notebooks to run, or give --all"),
-        (["run", "05", "--all"], "name the notebooks to run, or give --all"),
+        (["run"], "name the notebooks to run or give --all, one of the two"),
+        (["run", "05", "--all"], "name the notebooks to run or give --all, one of the two"),
+        (["run", "05", "-p", "scale", "true"], "true and false are no numbers"),
+        (["run", "05", "-p", "model", "nope", "--estimate"], "unknown model 'nope'"),
+        (["run", "05", "-p", "rows", "[8, 8]", "--estimate"], "holds 8 twice"),
         (["run", "05_closed"], "did you mean '05_closed_batches'"),
         (["run", "05", "-p", "scal", "4"], "did you mean 'scale'"),
         (["run", "05", "-p", "scale", "3"], "'scale' = 3: input should be 1, 2, 4, 8 or 16"),
@@ -69,7 +72,7 @@ def test_refusals_take_one_line_and_exit_2() -> None:
         (["run", "05", "-p", "profile", "cpu"], "--profile"),
         (["run", "05", "--profile", "cpy"], "'cpy' is not one of"),
         (["run", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
-        (["params", "99"], "no notebook '99'"),
+        (["params", "99"], "unknown notebook '99'"),
     ],
 )
 def test_bad_runs_are_refused_before_anything_starts(arguments: list[str], said: str) -> None:
@@ -86,6 +89,12 @@ def test_estimate_reads_a_parameter_file_and_runs_nothing(tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     assert "1 point, about" in result.output
     assert "paged, uniform8" in result.output
+
+
+def test_params_alone_lists_the_notebooks() -> None:
+    result = CliRunner().invoke(main, ["params"])
+    assert result.exit_code == 0
+    assert "05_closed_batches        Closed batches" in result.output.splitlines()
 
 
 def test_params_lists_a_notebooks_parameters() -> None:

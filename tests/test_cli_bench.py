@@ -46,6 +46,26 @@ def test_every_engine_writes_its_document(engine, tmp_path):
     assert "run 1 of 1: 8 requests" in done.stderr
 
 
+def test_a_workload_file_is_served_token_by_token(tmp_path):
+    """The very prompts, so that two engines answer them alike; a late request is no closed batch."""
+    path, out = tmp_path / "w.json", tmp_path / "out.json"
+    rows = [{"prompt": [5, 6, 7], "max_tokens": 3}, {"prompt": [9] * 12, "max_tokens": 2}]
+    path.write_text(json.dumps({"mine": rows, "joined": {"rows": rows, "late": rows[0], "after_steps": 1}}))
+    options = ("--workload-file", path, "--model", "tiny", "--warmup", "0")
+    answers = []
+    for engine in ("mixed", "cached"):
+        done = bench("closed", "--engine", engine, "--workload", "mine", *options, "--json", out)
+        assert done.exit_code == 0, done.output
+        document = json.loads(out.read_text())
+        jsonschema.Draft202012Validator(SCHEMA).validate(document)
+        assert [request["prompt_tokens"] for request in document["requests"]] == [3, 12]
+        answers.append([request["tokens"] for request in document["requests"]])
+    assert answers[0] == answers[1]
+    done = bench("closed", "--engine", "mixed", "--workload", "joined", *options)
+    assert done.exit_code == 2
+    assert "late request" in done.stderr
+
+
 def test_open_arrivals():
     done = bench("open", "--engine", "chunked", "--rate", "500", *SMALL, "--num-requests", "5")
     assert done.exit_code == 0, done.output
@@ -54,7 +74,8 @@ def test_open_arrivals():
 
 def test_defaults_are_those_of_the_configuration():
     defaults = {field.name: field.default for field in dataclasses.fields(BenchConfig)}
-    for command in main.commands["bench"].commands.values():
+    for name in ("closed", "open"):
+        command = main.commands["bench"].commands[name]
         chosen = command.make_context("bench", ["--engine", "mixed"]).params
         del chosen["json_path"], chosen["engine"]
         assert chosen == {name: defaults[name] for name in chosen}

@@ -148,6 +148,8 @@ def generate(
     from interleave.schedule.names import nearest
     from interleave.schedule.request import Request, SamplingParams
 
+    if not prompt or any(0xD800 <= ord(letter) <= 0xDFFF for letter in prompt):
+        raise ValueError(f"the prompt must be text of at least one character in UTF-8, got {prompt!r}")
     sampling = SamplingParams(temperature, top_p, seed)
     if engine_name not in ENGINES:  # said before the weights are loaded
         raise ValueError(nearest("engine", engine_name, ENGINES))
@@ -172,9 +174,9 @@ def _progress(line: str) -> None:
 
 
 @main.command()
-@click.argument("notebook")
-def params(notebook: str) -> None:
-    """List the parameters of NOTEBOOK: type, default, range, unit, meaning.
+@click.argument("notebook", required=False)
+def params(notebook: str | None) -> None:
+    """List the parameters of NOTEBOOK: type, default, range, unit, meaning. Without one, the notebooks.
 
     NOTEBOOK is a path, a number (05) or a name (closed_batches).
 
@@ -182,10 +184,16 @@ def params(notebook: str) -> None:
     Example:
       interleave params closed_batches
     """
+    from interleave.lab.paths import repo_root
     from interleave.report.layout import find_notebook
     from interleave.report.parameter_docs import parameter_table
     from interleave.report.parameters import read_source
+    from interleave.report.runs import load_runs
 
+    if notebook is None:
+        for run in load_runs(repo_root()):
+            click.echo(f"{run.notebook:24} {run.title}")
+        return
     source = read_source(find_notebook(notebook))
     click.echo(f"{source.path.name}: experiment {source.experiment_name}")
     click.echo(parameter_table(source.model))
@@ -277,7 +285,7 @@ def run(
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
     if bool(notebooks) == run_all:
-        raise click.UsageError("name the notebooks to run, or give --all")
+        raise click.UsageError("name the notebooks to run or give --all, one of the two")
     paths = source_notebooks() if run_all else [find_notebook(name) for name in notebooks]
     overrides = {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
     for path in paths:
@@ -378,12 +386,49 @@ def gate(
     click.get_current_context().exit(1 if document["failed"] else 0)
 
 
+@main.command()
+@click.option("--config", default="smollm2-135m", show_default=True, help="Shipped model whose shapes count.")
+@click.option("--repeats", type=click.IntRange(1), default=9, show_default=True, help="Of each measurement.")
+@click.option("--json", "json_path", type=click.Path(), help="Write the measurement here too.")
+def machine(config: str, repeats: int, json_path: str | None) -> None:
+    """Measure what this machine can do: streaming read, float32 products, linear layers by row count.
+
+    The medians are kept in the cache folder, by processor model, threads and versions. From then on
+    figures say which fraction of the possible was reached; without them they say nothing. The file has
+    a schema: data/schema/machine.schema.json. Takes about a minute; leave the machine alone meanwhile.
+
+    \b
+    Examples:
+      interleave machine
+      OMP_NUM_THREADS=1 interleave machine --json machine.json
+    """
+    from interleave.lab.files import check_writable
+    from interleave.lab.machine import machine_lines, measure_machine
+    from interleave.lab.machine_store import save_machine
+
+    out = Path(json_path) if json_path else None
+    if out is not None:
+        check_writable(out)
+    document = measure_machine(config, repeats=repeats, say=_progress)
+    kept = save_machine(document)
+    if out is not None:
+        save_machine(document, out)
+    for line in machine_lines(document):
+        click.echo(line)
+    click.echo(f"{'kept':12} {out or kept}")
+
+
 _BENCH_OPTIONS = [
     click.option(
         "--engine", required=True, help="nocache, cached, static, continuous, paged, whole, chunked or mixed."
     ),
     click.option("--workload", help="Named workload: mixed32, uniform8, disturbance64, published, ..."),
     click.option("--trace", type=click.Path(), help="CSV to replay: due_s,prompt_tokens,new_tokens."),
+    click.option(
+        "--workload-file",
+        type=click.Path(),
+        help="JSON of token ids that holds the workload (closed only).  [peer-...: the committed one]",
+    ),
     click.option(
         "--scale",
         type=int,
@@ -412,7 +457,7 @@ _BENCH_OPTIONS = [
     click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 or mps."),
     click.option(
         "--seed",
-        type=int,
+        type=click.IntRange(0, 2**63 - 1),
         default=0,
         show_default=True,
         help="Of the draw, the arrivals and the prompts' text.",
@@ -421,6 +466,9 @@ _BENCH_OPTIONS = [
         "--runs", type=int, default=1, show_default=True, help="Runs to record; the median one is listed."
     ),
     click.option("--warmup", type=int, default=1, show_default=True, help="Runs to discard first."),
+    click.option("--ttft-limit-s", type=float, help="Goodput counts requests with a TTFT up to this."),
+    click.option("--tpot-limit-s", type=float, help="... with a mean time per output token up to this."),
+    click.option("--gap-limit-s", type=float, help="... with no gap between two tokens above this."),
     click.option("--json", "json_path", type=click.Path(), help="Write the whole document here."),
 ]
 
@@ -433,15 +481,16 @@ def _with_bench_options(command: Any) -> Any:
 
 @main.group()
 def bench() -> None:
-    """Measure one configuration: closed (all requests at once) or open (arriving over time).
+    """Measure one configuration, closed (all requests at once) or open (arriving over time), or the peers.
 
-    The JSON document has a schema: data/schema/bench.schema.json. Exit code 1 if a run fails; what was
+    The JSON documents have schemas: data/schema/{bench,peers}.schema.json. Exit code 1 if a run fails; what was
     measured until then is kept.
 
     \b
     Examples:
       interleave bench closed --engine chunked --workload mixed32 --scale 4 --json out.json
       interleave bench open --engine paged --rate 0.5 --num-requests 100 --scale 4
+      interleave bench peers --peer openvino=/path/to/python --json peers.json
     """
 
 
@@ -450,11 +499,14 @@ def bench() -> None:
 def bench_closed(json_path: str | None, **options: Any) -> None:
     """Serve a batch that is all there at the start (default workload: mixed32).
 
-    A trace file gives the lengths; its due times become 0. A warm-up is a whole run.
+    A trace file gives the lengths; its due times become 0. A workload file gives the very token ids
+    (data/schema/workloads.schema.json); the peers' own is known by its names, peer-mixed32 and
+    peer-uniform32. A warm-up is a whole run.
 
     \b
-    Example:
+    Examples:
       interleave bench closed --engine chunked --workload mixed32 --scale 4 --json out.json
+      interleave bench closed --engine mixed --workload peer-mixed32
     """
     _bench("closed", "mixed32", json_path, options)
 
@@ -474,13 +526,73 @@ def bench_open(json_path: str | None, **options: Any) -> None:
     _bench("open", "published", json_path, options)
 
 
+@bench.command("peers")
+@click.option("--only", help="Comma list of check, decode, mixed, uniform, disturb.  [default: all]")
+@click.option(
+    "--peer",
+    "choices",
+    multiple=True,
+    metavar="NAME[=PYTHON]",
+    help="openvino, vllm, llamacpp, hf-batching or hf-generate, and the interpreter that has it; "
+    "repeatable.  [default: all that this interpreter has]",
+)
+@click.option("--runs", type=int, default=5, show_default=True, help="Pairs of each workload.")
+@click.option("--workload-file", type=click.Path(), help="JSON of token ids.  [default: the committed one]")
+@click.option("--model", default="smollm2", show_default=True, help="smollm2, or a folder (no GGUF readers).")
+@click.option("--engine", default="mixed", show_default=True, help="Of this project.")
+@click.option(
+    "--chunk-budget", type=int, default=512, show_default=True, help="Of every engine that has one."
+)
+@click.option("--json", "json_path", type=click.Path(), help="Write the whole document here.")
+@click.option(
+    "--profile", type=click.Choice(("quick", "cpu")), help="Also store it for the book, under this profile."
+)
+def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> None:
+    """Run this engine and other people's on the same work, back to back, in interleaved pairs.
+
+    Each engine runs in a process of its own, under the interpreter that has it; the embedded model is
+    written as GGUF into the cache folder for those that read nothing else. Ratios are medians over
+    pairs, ours to theirs: below 1 this engine is faster. A workload whose runs take over 30 s stops
+    after three pairs. Peers that are not installed are named.
+
+    \b
+    Examples:
+      interleave bench peers --only check,decode --runs 1
+      interleave bench peers --peer openvino=~/peers/bin/python --json peers.json --profile cpu
+    """
+    from interleave.lab.files import check_writable
+    from interleave.lab.peers.command import run_comparison
+    from interleave.lab.peers.document import store_document
+    from interleave.lab.peers.ratios import report_lines
+    from interleave.report.layout import output_root, results_root
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written
+    out = Path(json_path) if json_path else None
+    if out is not None:
+        check_writable(out)
+
+    def publish(document: dict[str, Any]) -> None:
+        from interleave.lab.bench import write_document
+
+        click.echo("\n".join(report_lines(document)))
+        if out is not None:
+            write_document(document, out)
+            click.echo(f"document: {out}")
+
+    document = run_comparison(**options, say=_progress, publish=publish)
+    if profile:
+        click.echo(f"stored: {store_document(document, results_root(profile, output_root()), profile)}")
+    if document["failures"]:
+        raise RuntimeError(f"{len(document['failures'])} peers failed: {', '.join(document['failures'])}")
+
+
 def _bench(arrivals: str, default_workload: str, json_path: str | None, options: dict[str, Any]) -> None:
     from interleave.lab.bench import summary_lines, write_document
     from interleave.lab.bench_run import BenchConfig, run_bench
     from interleave.lab.files import check_writable
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written
-    if options["workload"] is None and options["trace"] is None:
+    if not any(options[name] for name in ("workload", "trace", "workload_file")):
         options["workload"] = default_workload
     config = BenchConfig(arrivals=arrivals, **options)
     out = Path(json_path) if json_path else None

@@ -24,7 +24,7 @@ from tiny_engines import (
 from interleave.engine.build import ENGINES
 from interleave.engine.loop import serve
 from interleave.model.decoder import Decoder
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 
 WIDTHS = (1, 63, 64, 65, 512)
 
@@ -76,7 +76,7 @@ def twin_headed(decoder: Decoder, winner: int, twins: list[int], ops: object) ->
     return Decoder(decoder.config, replace(decoder.weights, head=head), ops)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ops", [reference, cpu], ids=["reference", "cpu"])
+@pytest.mark.parametrize("ops", [reference, cpu, simd], ids=["reference", "cpu", "simd"])
 @pytest.mark.parametrize("vocab_size", [512, 509])
 @pytest.mark.parametrize("rows", [1, 3])
 @EVERY_ENGINE

@@ -69,6 +69,70 @@ def test_every_engine(engine, arrivals):
     assert (found["memory"]["pool_bytes"] is None) == (engine in ("nocache", "cached"))
 
 
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        (
+            "cached",
+            {
+                "max_rows": 1,
+                "chunk_budget": None,
+                "num_blocks": None,
+                "block_tokens": None,
+                "attention": None,
+            },
+        ),
+        ("continuous", {"max_rows": 4, "chunk_budget": None, "num_blocks": 4, "attention": "reference"}),
+        ("mixed", {"max_rows": 4, "chunk_budget": 5, "block_tokens": 2, "attention": "reference"}),
+    ],
+)
+def test_what_an_engine_makes_of_the_options_is_recorded(engine, expected):
+    options = {"max_rows": 4, "chunk_budget": 5, "block_tokens": 2, "backend": "reference"}
+    found = validated(run_bench(BenchConfig(arrivals="closed", engine=engine, **options, **SMALL)))
+    assert {name: found["engine"][name] for name in expected} == expected
+    assert {name: found["config"][name] for name in options} == options
+
+
+def test_an_option_without_use_is_said_aloud():
+    said = []
+    options = {"chunk_budget": 5, "max_rows": 4, "block_tokens": 2}
+    run_bench(BenchConfig(arrivals="closed", engine="cached", **options, **SMALL), say=said.append)
+    notes = [line for line in said if line.startswith("note")]
+    assert notes == [
+        f"note: engine cached makes no use of {name} {options[name]}"
+        for name in ("max_rows", "chunk_budget", "block_tokens")
+    ]
+    said.clear()
+    run_bench(BenchConfig(arrivals="closed", engine="mixed", **options, **SMALL), say=said.append)
+    assert not [line for line in said if line.startswith("note")]
+
+
+def test_a_request_that_can_never_fit_is_named_before_prompts_are_cut(tmp_path):
+    write_csv(Trace((TraceRow(0.0, 5, 2), TraceRow(0.0, 99_999_999, 3))), tmp_path / "huge.csv")
+    config = BenchConfig(arrivals="closed", engine="chunked", trace=str(tmp_path / "huge.csv"), model="tiny")
+    with pytest.raises(
+        ValueError, match="request 2 of the trace can never fit: 99999999 prompt and 3 new tokens"
+    ):
+        run_bench(config)
+
+
+def test_a_trace_serves_no_more_than_it_holds(tmp_path):
+    write_csv(Trace((TraceRow(0.0, 5, 2),)), tmp_path / "t.csv")
+    config = BenchConfig(arrivals="closed", engine="chunked", trace=str(tmp_path / "t.csv"), num_requests=5)
+    with pytest.raises(ValueError, match="num_requests 5 is more than the 1 of "):
+        bench_trace(config)
+
+
+def test_goodput_counts_requests_within_the_limits():
+    limits = {"ttft_limit_s": 100.0, "gap_limit_s": 1e-9}
+    found = validated(run_bench(BenchConfig(arrivals="closed", engine="chunked", **limits, **SMALL)))
+    single = sum(len(request["tokens"]) == 1 for request in found["requests"])  # no gap to be too long
+    goodput = found["summary"]["goodput"]
+    assert goodput["limits"] == {"ttft_s": 100.0, "tpot_s": None, "max_gap_s": 1e-9}
+    assert goodput["rate"] == pytest.approx(single / found["summary"]["span_s"])
+    assert "within ttft_s 100, max_gap_s 1e-09" in "\n".join(summary_lines(found))
+
+
 def test_engines_agree_on_tokens():
     documents = [run_bench(BenchConfig(arrivals="closed", engine=engine, **SMALL)) for engine in ENGINES]
     tokens = [[request["tokens"] for request in document["requests"]] for document in documents]
@@ -175,6 +239,7 @@ def test_a_trace_is_replayed(tmp_path):
         ({"arrivals": "open", "rate": float("nan")}, "rate must be a finite number above 0"),
         ({"num_requests": 0}, "num_requests must be at least 1"),
         ({"runs": 0}, "runs must be at least 1"),
+        ({"ttft_limit_s": 0.0}, "limit ttft_s must be a finite number of seconds above 0, got 0.0"),
         ({"warmup": -1}, "runs must be at least 1 and warmup 0"),
         ({"scale": 3}, "scale must divide"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
@@ -189,6 +254,7 @@ def test_a_trace_is_replayed(tmp_path):
         ({"max_rows": 0}, "max_rows"),
         ({"pool_gib": 1e-9}, "pool_gib must hold at least one block"),
         ({"pool_gib": 1e-5}, "blocks"),
+        ({"pool_gib": 1e9}, "pool_gib 1000000000.0 is more than the .* GiB that are free"),
         ({"scale": 1, "workload": "published", "model": "dummy:tinygpt"}, "4096"),
     ],
 )
@@ -242,6 +308,11 @@ def test_documents_are_written_whole_or_not(tmp_path):
 def test_unwritable_places_are_found_before_the_run(tmp_path):
     check_writable(tmp_path / "new" / "out.json")
     assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "trace.csv").write_text("due_s,prompt_tokens,new_tokens\n")
+    with pytest.raises(StorageError, match=r"trace.csv: it exists and is not a JSON document"):
+        check_writable(tmp_path / "trace.csv")
+    (tmp_path / "old.json").write_text(' {"a": 1}')
+    check_writable(tmp_path / "old.json")
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "file" / "out.json"):
         with pytest.raises(StorageError, match=re.escape(str(place))):

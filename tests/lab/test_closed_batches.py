@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from interleave.lab.experiments import closed_batches as experiment
 from interleave.lab.experiments.closed_batches import BASELINES, PARTS, PROFILES, Params
+from interleave.lab.roofline import Ceilings, Roofline
 
 SMALL: dict[str, Any] = {"model": "tiny", "rows": (3,), "warmup_runs": 0, "recorded_runs": 2}
 
@@ -86,3 +88,15 @@ def test_a_point_measures_each_recorded_run(engine: str, setting: experiment.Set
 def test_engines_return_the_same_tokens(setting: experiment.Setting) -> None:
     points = experiment.points(Params(**{**SMALL, "batches": ("mixed",), "recorded_runs": 1}))
     assert len({experiment.measure(point, setting, {})[0]["tokens_sha256"] for point in points}) == 1
+
+
+def test_rows_carry_the_floor_where_the_machine_is_measured(setting: experiment.Setting) -> None:
+    decoder = setting.model.decoder
+    ceilings = Ceilings(20e9, 145e9)
+    known = replace(setting, roofline=Roofline(decoder.config, ceilings, decoder.step_weight_bytes))
+    (point,) = experiment.points(Params(**{**SMALL, "engines": ("mixed",), "batches": ("mixed",)}))
+    for row in experiment.measure(point, known, {}):
+        assert 0 < row["floor_s"] < row["wall_s"]
+        assert (row["read_bytes_per_s"], row["gemm_flops_per_s"]) == (20e9, 145e9)
+    for row in experiment.measure(point, replace(setting, roofline=None), {}):
+        assert row["floor_s"] is row["read_bytes_per_s"] is row["gemm_flops_per_s"] is None

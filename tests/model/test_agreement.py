@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from interleave.model.decoder import Decoder
-from interleave.model.ops import reference
+from interleave.model.ops import cpu, reference
 from interleave.model.sources import load_model
 from interleave.model.weights_hf import load_folder
 
@@ -54,11 +54,11 @@ def seeded(hf_model: torch.nn.Module) -> torch.nn.Module:
 
 
 def assert_agrees(hf_model: Any, folder: Path) -> None:
-    """With the plain ops and with those that a user gets by default."""
+    """With the plain ops, with oneDNN's, and with those that a user gets by default."""
     hf_model.save_pretrained(folder)
     vocab_size = hf_model.config.vocab_size
     ids = torch.randint(0, vocab_size, (200,), generator=torch.Generator().manual_seed(1)).tolist()
-    for ops in (reference, None):
+    for ops in (reference, cpu, None):
         assert relative_gap(load_model(str(folder), ops=ops).decoder, hf_model, ids) < BOUND
 
 

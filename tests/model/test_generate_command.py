@@ -57,6 +57,8 @@ def test_engines_agree_and_a_seed_repeats(folder: str) -> None:
         (("--top-p", "1.5"), "top_p must lie in (0, 1]"),
         (("--max-new-tokens", "0"), "--max-new-tokens"),
         (("--seed", "-1"), "--seed"),
+        (("--prompt", ""), "the prompt must be text of at least one character"),
+        (("--prompt", "\udcff"), "in UTF-8, got '\\udcff'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, str], message: str) -> None:
@@ -70,7 +72,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, str], messa
 def test_a_prompt_must_have_tokens_and_fit(folder: str) -> None:
     empty = generate("--prompt", "", "--model", folder)
     assert (empty.exit_code, empty.stdout) == (2, "")
-    assert "the prompt is empty" in empty.stderr
+    assert "the prompt must be text of at least one character" in empty.stderr
     long = generate("--prompt", "x" * 600, "--model", folder)
     assert (long.exit_code, long.stdout) == (2, "")
     assert "prompt 600 + max_new_tokens 64 = 664 tokens, the limit is 512" in long.stderr

@@ -60,7 +60,7 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     ],
 )
 def test_unknown_names_say_what_is_allowed(source: str, hint: str) -> None:
-    with pytest.raises(ModelError, match="allowed are smollm2") as error:
+    with pytest.raises(ModelError, match="choose from: smollm2") as error:
         load_model(source)
     assert hint in str(error.value)
 

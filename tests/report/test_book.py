@@ -58,6 +58,7 @@ def test_the_preview_takes_quick_runs_only_and_says_so(book: Path) -> None:
     front = (book / "_build/preview/book/index.html").read_text()
     assert "Preview: measured on this machine" in front
     assert TOY not in front
+    assert "This page awaits a run" in (book / "_build/preview/book/peers.html").read_text()
     assert snapshot(book / "_build/html") == before
 
 

@@ -71,6 +71,15 @@ def test_other_measuring_code_makes_a_page_stale(published: Path, monkeypatch: p
     assert "2 of its 2 points were measured by other code" in str(state)
 
 
+def test_a_prediction_changed_afterwards_makes_a_page_stale(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "prediction_sha256", lambda experiment: "of another text")
+    state = page_state(published, "cpu")
+    assert state.state == STALE
+    assert "its prediction is not the one that was on record" in str(state)
+
+
 def test_lost_points_make_a_page_stale(published: Path, out: Path) -> None:
     next(iter((out / "data/results/cpu/counting").glob("*.csv"))).unlink()
     assert "1 of its points are not stored" in str(page_state(published, "cpu"))
@@ -107,6 +116,8 @@ def test_the_code_that_draws_is_what_the_notebook_imports(write_notebook: Writer
     found = set(imported_modules(nbformat.read(path, as_version=4)))
     drawing = {
         "interleave.report.figures.closed_batches",
+        "interleave.report.figures.engine_rows",
+        "interleave.report.figures.graded",
         "interleave.report.figures.style",
         "interleave.report.printed",
     }

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 from toys.booklet import ROOT
+from toys.peers import document
 
 from interleave.lab.results import PointStore
 from interleave.report.headlines import arrival_headlines, batch_headlines, headlines
 from interleave.report.marks import Value
+from interleave.report.peer_values import Stored, peer_values
 from interleave.report.runs import Page, Run
 from interleave.report.values import reported_values, trace_values
 
@@ -106,6 +108,8 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     ):
         known |= {f"{experiment}.{name}" for name in {**said.settings, **said.measured}}
     known |= {"arrival_curves", "closed_batches"}
+    checks = {"ours": [[1]], "openvino": [[1]], "vllm": [[2]]}
+    known |= peer_values(Stored(document(checks=checks, code="another"), "data")).keys()
     for page in sorted((ROOT / "book").glob("*.md")):
         text = page.read_text()
         asked = {name for names in re.findall(r"measured\} (.*)", text) for name in names.split()}

@@ -10,6 +10,7 @@ import pytest
 from toys import counting
 
 from interleave.lab.measure import MissingPoint
+from interleave.report import notebook
 from interleave.report.notebook import NotebookRun, setup
 from interleave.report.parameters import ParameterError
 
@@ -98,8 +99,36 @@ def test_points_of_another_device_render_here_but_never_mix(
     shown = toy("measure = False").points()
     assert set(shown["device"]) == {"Another CPU"}
     toy("sizes = [2, 3]").points()  # here
-    with pytest.raises(MissingPoint, match="no device has measured all points"):
+    with pytest.raises(MissingPoint, match="no one device, code and set of versions"):
         toy("sizes = [1, 3]\nmeasure = False").points()
+
+
+def test_points_of_different_code_never_share_a_figure(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from interleave.lab import measure
+
+    with monkeypatch.context() as before:
+        before.setattr(measure, "experiment_code", lambda experiment: "older code")
+        toy("sizes = [1, 2]").points()
+    toy("sizes = [2, 3]").points()
+    with pytest.raises(MissingPoint, match="no one device, code and set of versions has measured all"):
+        toy("sizes = [1, 3]\nmeasure = False").points()
+    for sizes, code in (("[1, 2]", "older code"), ("[2, 3]", measure.experiment_code(counting))):
+        run = toy(f"sizes = {sizes}\nmeasure = False")
+        run.points()
+        assert run._measured is not None
+        assert {sidecar["code"] for sidecar in run._measured.sidecars} == {code}
+
+
+def test_the_closing_table_shows_text_as_text(out: Path) -> None:
+    shown: list[Any] = []
+    run = toy('label = "<b>&"')
+    run.points()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(notebook, "display", lambda thing, **_: shown.append(thing))
+        run.closing()
+    (table,) = shown
+    assert "<code>&quot;&lt;b&gt;&amp;&quot;</code>" in table.data
+    assert "<b>" not in table.data
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None])

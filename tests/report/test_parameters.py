@@ -65,7 +65,7 @@ def test_text_takes_the_type_of_the_parameter(name: str, given: Any, expected: A
     [
         ("rows", "0", r"'rows' = 0: .*greater than or equal to 1.*type int, default 8, range >= 1 and <= 64, unit requests"),
         ("rows", "8.5", "'rows' = 8.5: .*valid integer"),
-        ("rows", "", "'rows' = : .*valid integer"),
+        ("rows", "", "'rows' = '': .*valid integer"),
         ("rows", "null", "'rows' = null: .*valid integer"),
         ("rows", True, "'rows' = True: .*valid integer"),
         ("budget", "x", "'budget' = x: .*valid integer.*type int or null, default null, range > 0"),
@@ -81,6 +81,9 @@ def test_text_takes_the_type_of_the_parameter(name: str, given: Any, expected: A
         ("loads", "[1, .nan]", "not a finite number"),
         ("flag", "no", "'flag' = no: .*valid boolean"),
         ("rate", object(), "no parameter takes"),
+        ("sizes", "[1, 1]", "holds 1 twice"),
+        ("loads", "[]", "needs at least 1 item"),
+        ("sizes", "8", "expected a list in brackets"),
         ("profile", "cpx", "did you mean 'cpu'"),
         ("row", "3", "no parameter 'row'; did you mean 'rows'.*type int, default 8, range >= 1 and <= 64"),
         ("zzz", "3", "no parameter 'zzz'. It has: rows, budget"),
@@ -193,7 +196,7 @@ def test_one_parameters_cell_and_it_comes_first(write_notebook: Writer) -> None:
 
 
 def test_unknown_experiment_and_broken_files(write_notebook: Writer, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="no experiment 'nonesuch'"):
+    with pytest.raises(ParameterError, match="unknown experiment 'nonesuch'"):
         read_source(write_notebook(experiment="nonesuch"))
     broken = tmp_path / "02_broken.ipynb"
     broken.write_text("{")

@@ -56,7 +56,11 @@ class Finished:
 
 @dataclass(slots=True)
 class StepOutcome:
-    """A step after the fact. `held_rows` counts decodes of rows that had already ended."""
+    """A step after the fact. `held_rows` counts decodes of rows that had already ended.
+
+    attended_tokens: keys that the asked-for positions looked at, summed over positions;
+    context_tokens: positions whose keys and values those needed, once a row.
+    """
 
     plan: StepPlan
     executed: Executed
@@ -65,6 +69,8 @@ class StepOutcome:
     prefill_tokens: int
     decode_rows: int
     held_rows: int
+    attended_tokens: int = 0
+    context_tokens: int = 0
 
 
 class EngineFault(RuntimeError):
@@ -116,17 +122,23 @@ class Engine:
     def step(self) -> StepOutcome:
         """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
         plan = self.scheduler.plan()
-        prefill_tokens = decode_rows = held_rows = 0
+        prefill_tokens = decode_rows = held_rows = attended_tokens = context_tokens = 0
         for forward in plan.forwards:
             if type(forward) is LockstepForward:
                 decode_rows += len(forward)
+                attended_tokens += forward.rows.attended
+                context_tokens += forward.rows.attended
                 continue
             for row, start, num_tokens in forward:
                 if start < row.prefill_target:
                     prefill_tokens += num_tokens
                 else:
                     decode_rows += 1
-                    held_rows += row.finish_reason is not None
+                    if row.finish_reason is not None:
+                        held_rows += 1
+                        continue
+                attended_tokens += num_tokens * start + num_tokens * (num_tokens + 1) // 2
+                context_tokens += start + num_tokens
         committed = None
         try:
             executed = self.executor.execute(plan)
@@ -156,6 +168,8 @@ class Engine:
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,
+            attended_tokens=attended_tokens,
+            context_tokens=context_tokens,
         )
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import Attention, BatchExecutor
 from interleave.engine.ladder import ENGINES, ladder_config
 from interleave.engine.layouts import BlockLayout, SlotLayout
-from interleave.engine.memory import default_pool_blocks, measure_transient
+from interleave.engine.memory import default_pool_blocks, free_bytes, measure_transient
 from interleave.engine.nocache import NoCacheExecutor
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
@@ -106,8 +106,10 @@ def attention_backend(name: str | None, cache: KVCache) -> Attention:
         return ReferenceAttention(cache)
     if name == "cpu":
         from interleave.model.attention.cpu import CpuAttention
+        from interleave.model.attention.simd import SimdAttention
+        from interleave.model.ops.simd import usable
 
-        return CpuAttention(cache)
+        return SimdAttention(cache) if usable(cache.k) else CpuAttention(cache)
     if name == "triton":
         if find_spec("triton") is None:
             raise ValueError(
@@ -158,6 +160,8 @@ def _pool_blocks(
             raise ValueError(
                 f"pool_gib must hold at least one block of {block_bytes} bytes and be finite, got {pool_gib!r}"
             )
+        if pool_gib * 2**30 > (room := free_bytes(decoder.device)):
+            raise ValueError(f"pool_gib {pool_gib!r} is more than the {room / 2**30:.1f} GiB that are free")
         return int(pool_gib * 2**30) // block_bytes
     longest = config.max_request_tokens or decoder.config.max_position_embeddings
     wanted = config.max_rows * need_blocks(longest, block_tokens)
@@ -170,7 +174,9 @@ def _worst_transient(decoder: Decoder, config: SchedulerConfig, longest: int) ->
     budget = config.chunk_budget or all_prompts
     if config.policy == "padded":
         # The whole group at once, with the throwaway keys and values of every layer.
-        dense = decoder.config.kv_bytes_per_token_factor * decoder.weights.embed.element_size() * all_prompts
-        return dense + (measure_transient(decoder, all_prompts, rows) or 0)
+        size = decoder.weights.embed.element_size()
+        dense = decoder.config.kv_bytes_per_token_factor * size * all_prompts
+        masks = rows * longest * longest * (size + 2)  # the additive mask and the booleans it is made of
+        return dense + masks + (measure_transient(decoder, all_prompts, rows) or 0)
     largest = max(budget, longest) if config.policy == "whole" else min(budget, all_prompts)
     return measure_transient(decoder, largest + rows, rows) or 0

@@ -55,7 +55,7 @@ def ladder_config(
         policy=spec.policy,
         order=order,
         # Budgets shape packed prefill; the rungs below it compute whatever a group or prompt needs.
-        chunk_budget=chunk_budget if spec.policy in ("whole", "chunked", "mixed") else None,
+        chunk_budget=chunk_budget if spec.kv == "blocks" and spec.policy != "padded" else None,
         max_chunk=max_chunk,
         token_budget=token_budget,
         max_rows=1 if spec.kv in ("none", "one") else max_rows,

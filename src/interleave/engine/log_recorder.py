@@ -56,6 +56,9 @@ class LogRecorder:
                 admitted=len(plan.admitted),
                 running=len(engine.scheduler.rows),
                 waiting=len(engine.scheduler.waiting),
+                attended_tokens=outcome.attended_tokens,
+                context_tokens=outcome.context_tokens,
+                sampled_rows=len(outcome.tokens),
                 parts_s=parts,
             )
         )

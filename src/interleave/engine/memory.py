@@ -95,8 +95,12 @@ def default_pool_blocks(decoder: Decoder, block_bytes: int, wanted_blocks: int, 
     room = int((free_bytes(decoder.device) - transient) * (1.0 - POOL_MARGIN))
     if room < block_bytes:
         raise ValueError(
-            f"no room for a KV pool: {room} bytes are left after weights, a transient of {transient} bytes and "
-            f"a margin of {POOL_MARGIN:.0%}, one block takes {block_bytes}; lower max_rows, chunk_budget or "
-            "max_request_tokens, or set pool_gib"
+            f"no room for a KV pool: {_gib(room)} are left after weights, a transient of {_gib(transient)} and a "
+            f"margin of {POOL_MARGIN:.0%}, one block takes {_gib(block_bytes)}; lower block_tokens, max_rows, "
+            "chunk_budget or max_request_tokens, or set pool_gib"
         )
     return min(wanted_blocks, room // block_bytes)
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.3g} GiB"

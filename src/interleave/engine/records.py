@@ -45,6 +45,9 @@ class StepRecord:
     prefill_tokens: prompt positions computed; padded_tokens: positions computed that no request
     asked for (padding of a group, or rows held after they ended); copied_tokens: positions whose
     K and V were moved, out of a throwaway cache or to close a gap between slots; forwards: passes of the model.
+    attended_tokens: keys that the asked-for positions looked at, summed over positions; context_tokens:
+    positions whose K and V those needed, once a row; sampled_rows: tokens chosen. A row that had ended
+    counts in none of the three.
     parts_s: seconds by kind (prefill, decode, mixed for a forward with both, copy, sample, host); they sum to end_s - start_s.
     """
 
@@ -60,6 +63,9 @@ class StepRecord:
     running: int
     waiting: int
     parts_s: dict[str, float] = field(default_factory=dict)
+    attended_tokens: int = 0
+    context_tokens: int = 0
+    sampled_rows: int = 0
 
 
 @dataclass(slots=True)

@@ -11,9 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from interleave.engine.records import RunLog
+from interleave.engine.records import RunLog, StepRecord
 from interleave.lab.files import write_atomically
 from interleave.lab.metrics import Limits
+from interleave.lab.roofline import Roofline, fraction
 from interleave.lab.summary import summary
 from interleave.lab.trace import Trace
 
@@ -32,12 +33,16 @@ def bench_document(
     runs: Sequence[RunLog] = (),
     status: str = "completed",
     limits: Limits | None = None,
+    engine: Mapping[str, Any] | None = None,
+    roofline: Roofline | None = None,
 ) -> dict[str, Any]:
     """The document of one configuration.
 
     log: the run whose requests and steps are listed (see `median_run`); runs: all recorded runs,
     summarised one by one, by default that one. mark: measured-cpu or measured-gpu.
-    memory: bytes of weights, pool and measured peak. status: one of STATUSES.
+    memory: bytes of weights, pool and measured peak. status: one of STATUSES. engine: what the engine
+    made of the configuration (see `serving.engine_settings`), for `config` also holds what it ignores.
+    roofline: gives each step its floor; without one the floors are null.
     Raises RecordError for a log whose instants are out of order.
     """
     if status not in STATUSES:
@@ -48,6 +53,7 @@ def bench_document(
         "mark": mark,
         **provenance,
         "config": dict(config),
+        "engine": dict(engine or {}),
         "trace_sha256": trace.sha256,
         "trace": {
             "num_requests": len(trace),
@@ -55,12 +61,18 @@ def bench_document(
             "new_tokens": trace.num_new_tokens,
         },
         "wall_s": log.wall_s,
+        "floor_s": roofline and roofline.run_floor_s(log.steps),
+        "roofline": roofline and roofline.described(),
         "summary": summary(log, limits),
         "memory": dict(memory or {"weight_bytes": None, "pool_bytes": None, "peak_bytes": None}),
         "runs": [{"wall_s": run.wall_s, "summary": summary(run, limits)} for run in runs or (log,)],
         "requests": [asdict(record) for record in log.requests],
-        "steps": [asdict(record) for record in log.steps],
+        "steps": [_step(record, roofline) for record in log.steps],
     }
+
+
+def _step(record: StepRecord, roofline: Roofline | None) -> dict[str, Any]:
+    return {**asdict(record), "floor_s": roofline and roofline.step_floor_s(record)}
 
 
 def median_run(runs: Sequence[RunLog]) -> RunLog:
@@ -82,10 +94,11 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
     steps = found["steps"]
     lines = {
         "engine": f"{config['engine']}, {config['model']} {config['dtype']}",
-        "device": f"{document['device']}, {document['threads']} threads ({document['mark']})",
+        "device": f"{document['device']}, threads {document['threads']} ({document['mark']})",
         "requests": f"{found['num_completed']} completed of {found['num_requests']}",
         "tokens": f"{found['prompt_tokens']:,} prompt, {found['new_tokens']:,} new",
         "wall": f"{document['wall_s']:.3f} s{spread}",
+        "floor": _floor(document),
         "served rate": _number(found["served_rate"], " requests/s"),
         "new tokens": _number(found["new_tokens_per_s"], " tokens/s", digits=1),
         "TTFT": _quantiles(found["ttft_s"]),
@@ -94,11 +107,27 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
         "TPOT": f"{_quantiles(found['tpot_s'])}, {found['tpot_excluded']} excluded",
         "spikes": f"{_number(gaps['num_spikes'])} of {gaps['n']} gaps above 3 x "
         f"{_number(gaps['baseline_s'], ' s', digits=4)}",
+        "goodput": _goodput(found["goodput"]),
         "steps": f"{steps['n']:,}, {steps['forwards']:,} forwards, {steps['padded_tokens']:,} padded and "
         f"{steps['copied_tokens']:,} copied positions",
-        "memory": ", ".join(f"{name.split('_')[0]} {_mib(value)}" for name, value in memory.items()),
+        "memory": f"weights {_mib(memory['weight_bytes'])} in every layout kept, pool {_mib(memory['pool_bytes'])}, "
+        f"at its peak {_mib(memory['peak_bytes'])} above both",
     }
     return [f"{name:12} {value}" for name, value in lines.items()]
+
+
+def _goodput(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "- (no limit stated)"
+    limits = ", ".join(f"{name} {value:g}" for name, value in found["limits"].items() if value is not None)
+    return f"{_number(found['rate'], ' requests/s')} within {limits}"
+
+
+def _floor(document: Mapping[str, Any]) -> str:
+    reached = fraction(document["floor_s"], document["wall_s"])
+    if reached is None:
+        return "- (interleave machine measures what this machine can do)"
+    return f"{document['floor_s']:.3f} s, {reached:.0%} of the possible reached"
 
 
 def _number(value: float | None, unit: str = "", digits: int = 3) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from interleave.engine.build import ENGINES
+from interleave.lab.metrics import Limits
+from interleave.lab.peers.workload_file import Workload, WorkloadFile, default_file
 from interleave.lab.trace import Trace, TraceRow, read_csv
 from interleave.lab.workload import workload
 from interleave.schedule.names import nearest
 
 DEVICES = ("cpu", "cuda", "mps")
+PEER_PREFIX = "peer-"  # workloads by these names are in the committed workload file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,16 +24,21 @@ class BenchConfig:
 
     arrivals: closed (everything due at 0) or open (at a rate, or when the trace says).
     workload, trace: a name, or a CSV to replay; scale divides a workload's lengths, not a trace's.
+    workload_file: token ids that a closed batch serves as they are; `workload` says which of them, if
+    there are several (see `lab.peers.workload_file`).
     chunk_budget, block_tokens: None takes the published 512 and 64 divided by scale.
     pool_gib: None takes what memory leaves, up to what max_rows requests can use.
     warmup: runs served and discarded before the `runs` that are recorded; a warm-up of an open
     configuration serves its first max_rows requests at once.
+    ttft_limit_s, tpot_limit_s, gap_limit_s: what a request has to meet to count in the goodput; without
+    any there is no goodput.
     """
 
     arrivals: str
     engine: str
     workload: str | None = None
     trace: str | None = None
+    workload_file: str | None = None
     scale: int = 1
     rate: float | None = None
     num_requests: int | None = None
@@ -48,6 +56,9 @@ class BenchConfig:
     device: str = "cpu"
     runs: int = 1
     warmup: int = 1
+    ttft_limit_s: float | None = None
+    tpot_limit_s: float | None = None
+    gap_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -58,7 +69,9 @@ class BenchConfig:
             raise ValueError(f"runs must be at least 1 and warmup 0, got {self.runs} and {self.warmup}")
         if self.num_requests is not None and self.num_requests < 1:
             raise ValueError(f"num_requests must be at least 1, got {self.num_requests}")
-        if (self.workload is None) == (self.trace is None):
+        if self.reads_file:
+            self._check_file()
+        elif (self.workload is None) == (self.trace is None):
             raise ValueError("give a workload or a trace file, one of the two")
         if self.arrivals == "open" and (self.rate is None) == (self.trace is None):
             raise ValueError(
@@ -66,10 +79,46 @@ class BenchConfig:
             )
         if self.arrivals == "closed" and self.rate is not None:
             raise ValueError(f"closed arrivals have no rate, got {self.rate!r}")
+        _ = self.limits  # refused now, not after the run
+
+    @property
+    def limits(self) -> Limits | None:
+        """What goodput asks of a request; None where no limit is stated."""
+        stated = (self.ttft_limit_s, self.tpot_limit_s, self.gap_limit_s)
+        return None if stated == (None, None, None) else Limits(*stated)
+
+    @property
+    def reads_file(self) -> bool:
+        """Whether the requests come from a workload file."""
+        return self.workload_file is not None or (self.workload or "").startswith(PEER_PREFIX)
+
+    def _check_file(self) -> None:
+        if self.trace is not None:
+            raise ValueError("give a workload file or a trace file, not both")
+        if self.arrivals != "closed":
+            raise ValueError(f"a workload file holds a closed batch; arrivals {self.arrivals!r} need a trace")
+        if self.scale != 1:
+            raise ValueError(f"a workload file is served as it is: scale must be 1, got {self.scale}")
+
+
+def file_workload(config: BenchConfig) -> Workload | None:
+    """The workload that a configuration takes from a file, shortened to `num_requests`; None without one."""
+    if not config.reads_file:
+        return None
+    file = WorkloadFile(Path(config.workload_file) if config.workload_file else default_file())
+    name = config.workload or (file.names[0] if len(file.names) == 1 else None)
+    if name is None:
+        raise ValueError(
+            f"{file.path} holds several workloads; choose one with workload: {', '.join(file.names)}"
+        )
+    found = file.workload(name)
+    return replace(found, requests=found.requests[: config.num_requests])
 
 
 def bench_trace(config: BenchConfig) -> Trace:
     """The requests of a configuration; a closed one has every due time at 0."""
+    if (from_file := file_workload(config)) is not None:
+        return from_file.trace
     if config.workload is not None:
         return workload(
             config.workload,
@@ -80,6 +129,10 @@ def bench_trace(config: BenchConfig) -> Trace:
         )
     assert config.trace is not None  # BenchConfig holds one of the two
     trace = read_csv(Path(config.trace))
+    if config.num_requests is not None and config.num_requests > len(trace):
+        raise ValueError(
+            f"num_requests {config.num_requests} is more than the {len(trace)} of {config.trace}"
+        )
     rows = trace.rows[: config.num_requests]
     return Trace(rows if config.arrivals == "open" else tuple(TraceRow(0.0, *row[1:]) for row in rows))
 

@@ -6,7 +6,7 @@ document goes: `publish` receives it, also when a run fails or is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
-from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
+from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device, file_workload
 from interleave.lab.devices import place
+from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
-from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.timing import timing_lock
 from interleave.lab.workload import (
     requests_from_trace,
@@ -42,8 +43,11 @@ def run_bench(
     Raises ValueError for what cannot run, before anything is measured; EngineFault if a forward fails;
     RecordError if a request did not generate its whole budget.
     """
+    from_file = file_workload(config)
+    ready = from_file and from_file.engine_requests()  # refused here, before anything is loaded
     trace = bench_trace(config)
     device = checked_device(config.device)
+    asked = config
     config = replace(
         config,
         chunk_budget=scaled_chunk_budget(config.scale)
@@ -54,7 +58,6 @@ def run_bench(
         else config.block_tokens,
     )
     model = load_model(config.model, config.dtype, config.device, say=say)
-    requests = requests_from_trace(trace, model_corpus(model), config.seed)
     engine = trace_engine(
         config.engine,
         model,
@@ -68,6 +71,9 @@ def run_bench(
         backend=config.backend,
         pool_gib=config.pool_gib,
     )
+    for line in unused_options(asked, engine_settings(engine)):
+        say(line)
+    requests = ready or requests_from_trace(trace, model_corpus(model), config.seed)
     for request in requests:
         engine.validate(request)
     here = place(config.device)
@@ -110,9 +116,24 @@ def run_bench(
                 memory=_memory(model, pool_bytes, peak),
                 runs=finished,
                 status=status,
+                limits=config.limits,
+                engine=engine_settings(engine),
+                roofline=known_roofline(model.decoder),
             )
             publish(document)
     return document
+
+
+def unused_options(config: BenchConfig, settings: Mapping[str, Any]) -> list[str]:
+    """A line for each option that was chosen and that this engine makes no use of."""
+    usual = BenchConfig(arrivals="closed", engine=config.engine, workload="mixed8")
+    names = ("max_rows", "chunk_budget", "block_tokens")
+    chosen = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
+    return [
+        f"note: engine {config.engine} makes no use of {name} {value}"
+        for name, value in chosen.items()
+        if settings[name] != value
+    ]
 
 
 def _warmup_requests(config: BenchConfig, requests: list[Request]) -> list[Request]:

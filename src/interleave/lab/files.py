@@ -33,13 +33,16 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise StorageError now if `path` could not be written later; leaves nothing behind.
+    """Raise StorageError now if a JSON document could not be written to `path` later; leaves nothing behind.
 
     For the start of a long run: a folder that is missing, read-only or on a full disk is better
-    found before the work than after it.
+    found before the work than after it. So is a file that is there and holds anything else than a
+    JSON document: it is not ours to overwrite.
     """
     if path.is_dir():
         raise StorageError(f"cannot write {path}: it is a folder")
+    if path.is_file() and _holds_something_else(path):
+        raise StorageError(f"cannot write {path}: it exists and is not a JSON document; choose another name")
     probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,3 +50,12 @@ def check_writable(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _holds_something_else(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            start = file.read(64).lstrip()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+    return bool(start) and not start.startswith(b"{")

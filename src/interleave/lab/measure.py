@@ -94,6 +94,7 @@ class Measured:
             "python": versions.get("python"),
             "torch": versions.get("torch"),
             "commit": first.get("git_commit"),
+            "dirty": any(sidecar.get("git_dirty") for sidecar in self.sidecars),
             "started": min((sidecar["started_at"] for sidecar in self.sidecars), default=None),
             "duration_s": round(duration_s, 1),
         }
@@ -112,8 +113,8 @@ def collect(
 ) -> Measured:
     """Every point of `experiment` at `params`, reading what is stored, measuring the rest.
 
-    measure=False reads points of the same configuration wherever and whenever they were measured
-    (one device for all), the ones with today's code first. force measures all of them again.
+    measure=False reads points of the same configuration wherever and whenever they were measured, all
+    of them with one code, device and set of versions. force measures all of them again.
     progress(done, total, label, seconds, seconds_left) is called after each measured point; say hears
     of waiting for another timing run.
     An interruption keeps the points stored so far. Raises MissingPoint naming what is missing.
@@ -160,30 +161,51 @@ def is_fresh(store: PointStore, key: str, code: str) -> bool:
 
 
 def experiment_code(experiment: Experiment) -> str:
-    """The hash of all code that an experiment's measurements depend on."""
+    """The hash of all code that an experiment's measurements depend on.
+
+    An experiment that measures with modules of the lab that others don't need names them in `MODULES`.
+    """
     root = repo_root()
-    return code_hash(measured_sources(root, Path(experiment.__file__ or "")), root)
+    own = [Path(experiment.__file__ or "")]
+    own += [root / "src/interleave/lab" / f"{name}.py" for name in getattr(experiment, "MODULES", ())]
+    return code_hash(measured_sources(root, *own), root)
 
 
 def _stored_anywhere(experiment: Experiment, points: Sequence[Point], store: PointStore) -> Measured:
-    """For every point a stored one of equal configuration, all from one device."""
-    code = experiment_code(experiment)
-    by_config: dict[str, dict[str, tuple[bool, str, str]]] = {}
+    """For every point a stored one of equal configuration, all measured under the same conditions.
+
+    Of several complete sets the one with today's code is taken, then this device's, then the newest.
+    """
+    code, here = experiment_code(experiment), cpu_name()
+    stored: dict[tuple[Any, ...], dict[str, str]] = {}  # conditions -> configuration -> key
+    begun: dict[tuple[Any, ...], str] = {}
     keys = store.keys()
     for key in keys:
         sidecar = store.load_provenance(key)
-        candidate = (sidecar.get("code") == code, sidecar["started_at"], key)
-        best = by_config.setdefault(_config_text(sidecar["config"]), {})
-        best[sidecar["device"]] = max(candidate, best.get(sidecar["device"], candidate))
-    found = [by_config.get(_config_text(point.config), {}) for point in points]
-    devices = set.intersection(*(set(each) for each in found)) if found else set()
-    if not devices:
-        missing = [point.label for point, each in zip(points, found, strict=True) if not each]
-        what = f"not measured yet: {', '.join(missing)}" if missing else "no device has measured all points"
+        conditions = _conditions(sidecar)
+        stored.setdefault(conditions, {})[_config_text(sidecar["config"])] = key
+        begun[conditions] = max(sidecar["started_at"], begun.get(conditions, ""))
+    wanted = [_config_text(point.config) for point in points]
+    complete = [conditions for conditions, keys in stored.items() if keys.keys() >= set(wanted)]
+    if not complete:
+        anywhere = {config for keys in stored.values() for config in keys}
+        missing = [
+            point.label for point, config in zip(points, wanted, strict=True) if config not in anywhere
+        ]
+        what = (
+            f"not measured yet: {', '.join(missing)}"
+            if missing
+            else "no one device, code and set of versions has measured all points"
+        )
         raise MissingPoint(f"{store.experiment}, profile {store.profile}: {what} (and measure is false)")
-    here = cpu_name()
-    device = here if here in devices else max(devices, key=lambda name: sum(each[name][0] for each in found))
-    return _load(store, [each[device][2] for each in found])
+    best = max(complete, key=lambda found: (found[0] == code, found[1] == here, begun[found]))
+    return _load(store, [stored[best][config] for config in wanted])
+
+
+def _conditions(sidecar: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What must be equal for two points to share a figure: code, device, driver, threads, versions."""
+    versions = tuple(sidecar["versions"].get(name) for name in KEY_PACKAGES)
+    return sidecar.get("code"), sidecar["device"], sidecar["driver"], sidecar["threads"], versions
 
 
 def _load(store: PointStore, keys: Sequence[str]) -> Measured:

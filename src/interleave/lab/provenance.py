@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from interleave.lab.paths import repo_root
+from interleave.lab.paths import data_dir, repo_root
 
 PACKAGES = ("interleave", "torch", "triton", "numba", "numpy", "transformers", "safetensors")
 # Versions that can move a measured time; the point key holds these.
@@ -54,6 +56,13 @@ def provenance(
         "system": f"{platform.system()} {platform.machine()}",
         "started_at": started_at or utc_now(),
     }
+
+
+def prediction_sha256(experiment: str) -> str | None:
+    """The hash of the prediction that is on record for an experiment, None where there is none."""
+    with suppress(OSError, ValueError):
+        return hashlib.sha256((data_dir() / "predictions" / f"{experiment}.md").read_bytes()).hexdigest()
+    return None
 
 
 def utc_now() -> str:

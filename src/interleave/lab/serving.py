@@ -6,13 +6,15 @@ what is made of the run, nor where it is stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from interleave.engine.batched import Engine
+from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.build import build_engine
+from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
+from interleave.engine.nocache import NoCacheExecutor
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
@@ -34,20 +36,58 @@ def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) ->
 
     Slots are as wide as that request, as the published engine's were; choices as in `build_engine`.
     """
-    longest = max(row.prompt_tokens + row.new_tokens for row in trace.rows)
+    totals = [row.prompt_tokens + row.new_tokens for row in trace.rows]
+    longest, positions = max(totals), model.config.max_position_embeddings
+    if longest > positions:
+        number = totals.index(longest)
+        row = trace.rows[number]
+        raise ValueError(
+            f"request {number + 1} of the trace can never fit: {row.prompt_tokens} prompt and {row.new_tokens} new "
+            f"tokens, and the model has {positions} positions"
+        )
     return build_engine(name, model.decoder, max_request_tokens=longest, **choices)
 
 
-def serve_checked(engine: Engine, requests: Sequence[Request], log: RunLog | None = None) -> RunLog:
+def serve_checked(
+    engine: Engine,
+    requests: Sequence[Request],
+    log: RunLog | None = None,
+    on_step: Callable[[StepOutcome, float], None] | None = None,
+) -> RunLog:
     """Serve to the end and check the records: instants in order, every budget generated in full.
 
-    Raises RecordError for a record that no correct run can leave.
+    log, on_step: as in `serve`. Raises RecordError for a record that no correct run can leave.
     """
-    log = serve(engine, requests, log=log)
+    log = serve(engine, requests, log=log, on_step=on_step)
     for record in log.requests:
         metrics.check_order(record)
         metrics.check_budget(record)
     return log
+
+
+def engine_settings(engine: Engine) -> dict[str, str | int | None]:
+    """What an engine really runs with: limits, pool, and the code that attends and multiplies.
+
+    A choice that it has no use for is None here, whatever was asked for. attention: the backend, None
+    where a rung attends with torch alone. linear: the ops module.
+    """
+    scheduler, executor = engine.scheduler, engine.executor
+    chosen = scheduler.config
+    assert isinstance(executor, (BatchExecutor, CachedExecutor, NoCacheExecutor))
+    cache = executor.cache if isinstance(executor, BatchExecutor) else None
+    return {
+        "policy": chosen.policy,
+        "order": chosen.order,
+        "max_rows": chosen.max_rows,
+        "chunk_budget": chosen.chunk_budget,
+        "max_chunk": chosen.max_chunk,
+        "token_budget": chosen.token_budget,
+        "max_request_tokens": chosen.max_request_tokens,
+        "num_blocks": cache.num_blocks if cache else None,
+        "block_tokens": cache.block_tokens if cache else None,
+        "attention": executor.attention.name if isinstance(executor, BatchExecutor) else None,
+        "linear": executor.decoder.ops.__name__.rpartition(".")[2],
+    }
 
 
 def touch_pool(engine: Engine) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from interleave.engine.ladder import ENGINES
 from interleave.engine.records import RequestRecord, StepRecord
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.plan_features import FEATURES, Features, total
@@ -67,6 +68,7 @@ def read_step_trace(path: Path) -> StepTrace:
             "dtype": config["dtype"],
         }
         sha256 = document["trace_sha256"]
+        served = served_of(config["engine"], document["engine"])
     except OSError as error:
         raise StepTraceError(f"cannot read {path}: {error.strerror or error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -77,14 +79,8 @@ def read_step_trace(path: Path) -> StepTrace:
         raise StepTraceError(
             f"{path}: the run is {document.get('status')!r}; only a completed one is replayed"
         )
-    if config.get("pool_gib") is not None:
-        raise StepTraceError(
-            f"{path}: pool_gib {config['pool_gib']} caps the pool at an unknown number of blocks"
-        )
     try:
-        return StepTrace(
-            path.name, config["engine"], origin, sha256, timed_steps(served_of(config), requests, steps)
-        )
+        return StepTrace(path.name, config["engine"], origin, sha256, timed_steps(served, requests, steps))
     except ReplayError as error:
         raise StepTraceError(f"{path}: {error}") from error
 
@@ -93,10 +89,16 @@ def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     return kind(**{field.name: values[field.name] for field in fields(kind)})
 
 
-def served_of(config: Mapping[str, Any]) -> Served:
-    """The engine of a bench configuration, as the simulator knows it."""
-    names = ("engine", "max_rows", "chunk_budget", "max_chunk", "token_budget", "order", "block_tokens")
-    return Served(**{name: config[name] for name in names})
+def served_of(name: str, settings: Mapping[str, Any]) -> Served:
+    """The engine `name` as it really ran (see `serving.engine_settings`), as the simulator knows it."""
+    slots = ENGINES[name].kv == "slots" if name in ENGINES else False
+    names = ("max_rows", "chunk_budget", "max_chunk", "token_budget", "order")
+    return Served(
+        engine=name,
+        **{choice: settings[choice] for choice in names},
+        **({"slot_tokens": settings["block_tokens"]} if slots else
+           {"block_tokens": settings["block_tokens"], "num_blocks": settings["num_blocks"]}),
+    )  # fmt: skip
 
 
 def timed_steps(

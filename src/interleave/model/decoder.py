@@ -38,23 +38,30 @@ class Decoder:
         """Bytes of the weights in every layout that is kept."""
         return weight_bytes(self.weights, self._packed)
 
+    @property
+    def step_weight_bytes(self) -> int:
+        """Bytes of the weights that one step reads, as stored: all but the embedding's table."""
+        packed = self._packed
+        table = 0 if packed.head is packed.embed else packed.embed.nbytes
+        return weight_bytes(packed) - table
+
     @torch.inference_mode()
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states [n, hidden] after the final norm, for int64 tokens and positions [n]."""
         config, ops = self.config, self.ops
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         cos, sin = self._cos[positions], self._sin[positions]
-        residual = self.weights.embed[tokens]
+        residual, delta = self.weights.embed[tokens], None
         for index, layer in enumerate(self._packed.layers):
-            x = ops.rms_norm(residual, layer.input_norm, config.rms_norm_eps)
+            residual, x = ops.add_norm(residual, delta, layer.input_norm, config.rms_norm_eps)
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, dim)
+            qkv = ops.rotate(qkv, cos, sin, heads + kv_heads)
             q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
-            q, k = ops.rope(q, cos, sin), ops.rope(k, cos, sin)
             context = attend(index, q, k, v)
-            residual = residual + ops.linear(context.reshape(-1, heads * dim), layer.o)
-            x = ops.rms_norm(residual, layer.post_norm, config.rms_norm_eps)
-            residual = residual + ops.linear(ops.swiglu(ops.linear(x, layer.gate_up)), layer.down)
-        return ops.rms_norm(residual, self.weights.final_norm, config.rms_norm_eps)
+            delta = ops.linear(context.reshape(-1, heads * dim), layer.o)
+            residual, x = ops.add_norm(residual, delta, layer.post_norm, config.rms_norm_eps)
+            delta = ops.linear(ops.swiglu(ops.linear(x, layer.gate_up)), layer.down)
+        return ops.add_norm(residual, delta, self.weights.final_norm, config.rms_norm_eps)[1]
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

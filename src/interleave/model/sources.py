@@ -7,7 +7,6 @@ experiments), `dummy:CONFIG` (random weights at a shipped config), a local Huggi
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ import torch
 from interleave.model.config import ModelConfig, ModelError
 from interleave.model.config_hf import shipped_config, shipped_config_names
 from interleave.model.decoder import Decoder
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 from interleave.model.tokens import Tokenizer
 from interleave.model.weights import Weights, random_weights
 from interleave.model.weights_gguf import ensure_smollm2
 from interleave.model.weights_hf import hub_folder, load_folder
+from interleave.schedule.names import nearest
 
 DEFAULT = "smollm2"
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -71,7 +71,9 @@ def load_model(
 
 
 def default_ops(weights: Weights) -> ModuleType:
-    """The fast ops where they apply: float32 on the CPU."""
+    """The fast ops where they apply: float32 on the CPU, in explicit vectors if it has what they need."""
+    if simd.usable(weights.embed):
+        return simd
     return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
 
 
@@ -126,14 +128,25 @@ def _seeded_config(source: str) -> ModelConfig | None:
     return None
 
 
+def check_source(source: str) -> None:
+    """Raise ModelError for a name that can be none of the sources; loads nothing and asks no network."""
+    if _seeded_config(source) is not None or source == DEFAULT or _is_folder(source):
+        return
+    if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
+        raise _unknown(source)
+
+
+def _is_folder(source: str) -> bool:
+    return bool(source) and Path(source).expanduser().is_dir()
+
+
 def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
     if source == DEFAULT:
         return ensure_smollm2(say), "smollm2 (SmolLM2-135M-Instruct, Q4_1 weights dequantised)"
-    folder = Path(source).expanduser()
-    if source and folder.is_dir():
+    if _is_folder(source):
+        folder = Path(source).expanduser()
         return folder, f"folder {folder.name}"
-    if source.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(source):
-        raise _unknown(source)
+    check_source(source)
     say(f"looking for {source} on the Hugging Face hub (config, safetensors and tokenizer only)")
     found = hub_folder(source)
     return found, f"hub {source} (snapshot {found.name})"
@@ -141,9 +154,5 @@ def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
 
 def _unknown(source: str) -> ModelError:
     names = [DEFAULT, *seeded_names()]
-    near = difflib.get_close_matches(source, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return ModelError(
-        f"unknown model {source!r}{hint}; allowed are {', '.join(names)}, a local folder with config.json and "
-        "safetensors, or a hub name owner/name"
-    )
+    others = ["a local folder with config.json and safetensors", "a hub name owner/name"]
+    return ModelError(nearest("model", source, [*names, *others]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,8 +72,8 @@ def empty_weights(config: ModelConfig, dtype: torch.dtype, device: str) -> Weigh
     return Weights(embed=embed, layers=layers, final_norm=empty(hidden), head=head)
 
 
-def pack_weights(weights: Weights, pack: Callable[[Tensor], Tensor]) -> Weights:
-    """The same weights with every matrix of a linear layer laid out by `pack`.
+def pack_weights(weights: Weights, pack: Callable[[Tensor], Any]) -> Weights:
+    """The same weights with every matrix of a linear layer as `pack` lays it out for its `linear`.
 
     A tied head becomes a matrix of its own: the embedding is read by rows and stays as it is. Its
     rows are filled up with zeros to whole tiles, so that equal rows give equal logits: what is left
@@ -99,13 +100,13 @@ def pack_weights(weights: Weights, pack: Callable[[Tensor], Tensor]) -> Weights:
 
 def weight_bytes(*sets: Weights) -> int:
     """Bytes of every distinct tensor in one or more sets of weights; a tied head counts once."""
-    tensors: list[Tensor] = []
+    kept: list[Any] = []
     for weights in sets:
-        tensors += [weights.embed, weights.final_norm, weights.head]
+        kept += [weights.embed, weights.final_norm, weights.head]
         for layer in weights.layers:
             fields = (getattr(layer, name) for name in layer.__slots__)
-            tensors += [value for value in fields if isinstance(value, Tensor)]
-    return sum({id(tensor): tensor.nbytes for tensor in tensors}.values())
+            kept += [value for value in fields if value is not None]
+    return sum({id(tensor): tensor.nbytes for tensor in kept}.values())
 
 
 def random_weights(

@@ -69,6 +69,17 @@ def ensure_smollm2(say: Say = lambda _: None) -> Path:
     return folder
 
 
+def ensure_smollm2_gguf(say: Say = lambda _: None) -> Path:
+    """The quantised file itself, verified; fetched if it is not there. Raises ModelError as above."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "smollm2.lock"):
+            return _ensure_gguf(say)
+    except OSError as error:
+        raise ModelError(f"the embedded weights cannot be kept in {folder}: {error}") from error
+
+
 def _ensure_gguf(say: Say) -> Path:
     gguf = smollm2_gguf()
     if gguf.is_file():

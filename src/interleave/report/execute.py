@@ -143,7 +143,10 @@ def execute(
 
 def cell_label(cell: NotebookNode) -> str:
     """What a cell does: its first comment, or its first line."""
-    if {PARAMETERS_TAG, INJECTED_TAG} & set(cell.metadata.get("tags", [])):
+    tags = cell.metadata.get("tags", [])
+    if INJECTED_TAG in tags:
+        return "parameters of this run"
+    if PARAMETERS_TAG in tags:
         return "parameters"
     first = cell.source.strip().splitlines()[0]
     label = first.lstrip("#").strip() or first

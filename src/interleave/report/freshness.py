@@ -12,6 +12,7 @@ from typing import Any
 
 from interleave.lab.measure import experiment_code, is_fresh
 from interleave.lab.paths import repo_root
+from interleave.lab.provenance import prediction_sha256
 from interleave.lab.results import PointStore
 from interleave.report.checks import faults
 from interleave.report.fingerprint import KEY_PARTS, code_hash, figures_code_hash, page_key
@@ -118,6 +119,9 @@ def _stale_points(block: dict[str, Any], source: ParameterizedSource, profile: s
     old = [key for key in block["point_keys"] if not is_fresh(store, key, code)]
     if old:
         yield f"{len(old)} of its {len(block['point_keys'])} points were measured by other code"
+    said = prediction_sha256(slug)
+    if any(store.load_provenance(key)["prediction_sha256"] != said for key in block["point_keys"]):
+        yield "its prediction is not the one that was on record when it was measured"
     wanted = [dict(point.config) for point in source.experiment.points(experiment_params(source, params))]
     stored = [store.load_provenance(key)["config"] for key in block["point_keys"]]
     unmeasured = [config for config in wanted if config not in stored]

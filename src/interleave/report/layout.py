@@ -6,10 +6,10 @@ Knows paths only: it reads no notebook and writes nothing.
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 
 from interleave.lab.paths import repo_root
+from interleave.schedule.names import hint
 
 COMMITTED_PROFILES = ("cpu", "gpu")
 OUT_VARIABLE = "INTERLEAVE_OUT"
@@ -33,9 +33,8 @@ def find_notebook(name: str) -> Path:
         if wanted in (source.stem, number, slug) or (wanted.isdigit() and int(wanted) == _number(number)):
             return source
     names = [source.stem for source in sources]
-    near = get_close_matches(wanted, [*names, *(n.partition("_")[2] for n in names)], n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise ValueError(f"no notebook {name!r}{hint} There are: {', '.join(names) or 'none in notebooks/'}")
+    close = hint(wanted, [*names, *(stem.partition("_")[2] for stem in names)])
+    raise ValueError(f"unknown notebook {name!r}{close} (choose from: {', '.join(names)})")
 
 
 def source_notebooks() -> list[Path]:

@@ -7,8 +7,9 @@ under the class `il-mark-<name>`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from html import escape
+
+from interleave.schedule.names import nearest
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,7 @@ def find_mark(name: str) -> Mark:
     """The mark called `name`; ValueError with the nearest valid name otherwise."""
     if name in MARKS:
         return MARKS[name]
-    near = get_close_matches(name, MARKS, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; allowed: {', '.join(MARKS)}"
-    raise ValueError(f"unknown mark {name!r}{hint}")
+    raise ValueError(nearest("mark", name, MARKS))
 
 
 def badge_html(name: str) -> str:

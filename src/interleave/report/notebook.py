@@ -7,14 +7,12 @@ from any folder of the checkout. Knows how results are shown, not what they mean
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import json
 import logging
 import math
 import os
 from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from html import escape
 from types import ModuleType
@@ -25,6 +23,7 @@ from pydantic import BaseModel
 
 from interleave.lab.measure import Measured, collect
 from interleave.lab.paths import data_dir
+from interleave.lab.provenance import prediction_sha256
 from interleave.lab.results import PointStore
 from interleave.openmp import wait_passively
 from interleave.report import progress
@@ -165,22 +164,16 @@ class NotebookRun:
         rows = {
             "command": f"<code>{escape(command)}</code>",
             "measuring took": "–" if seconds is None else f"{seconds:.0f} s, begun {origin['started']}",
-            "machine": f"{origin.get('device')}, {origin.get('threads')} threads",
+            "machine": f"{origin.get('device')}, threads: {origin.get('threads')}",
             "software": f"Python {origin.get('python')}, torch {origin.get('torch')}",
             "points": str(len(self._measured.keys) if self._measured else 0),
             **{
-                name: f"<code>{json.dumps(value)}</code>" for name, value in plain_values(self.params).items()
+                name: f"<code>{escape(json.dumps(value))}</code>"
+                for name, value in plain_values(self.params).items()
             },
         }
         body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
         display(HTML(f'<table class="il-closing">{body}</table>'))
-
-
-def prediction_sha256(slug: str) -> str | None:
-    """The hash of the experiment's prediction file, None where it has none."""
-    with suppress(OSError, ValueError):
-        return hashlib.sha256((data_dir() / "predictions" / f"{slug}.md").read_bytes()).hexdigest()
-    return None
 
 
 def _tell_progress(done: int, total: int, label: str, seconds: float, seconds_left: float) -> None:

@@ -14,11 +14,13 @@ from pydantic import BaseModel
 
 from interleave.report.readings import plain
 
+WIDEST_RANGE = 36
+
 
 def parameter_table(model: type[BaseModel]) -> str:
     """One line per parameter: name, type, default, range, unit, description."""
     header = ("name", "type", "default", "range", "unit", "description")
-    rows = [header, *(parameter_row(name, model) for name in model.model_fields)]
+    rows = [header, *(_narrow(parameter_row(name, model)) for name in model.model_fields)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -28,13 +30,21 @@ def parameter_table(model: type[BaseModel]) -> str:
     )
 
 
+def _narrow(row: tuple[str, ...]) -> tuple[str, ...]:
+    """A range that would push the description off the screen goes behind it."""
+    *front, allowed, unit, description = row
+    if len(allowed) <= WIDEST_RANGE:
+        return row
+    return (*front, "", unit, f"{description}: {allowed}" if description else allowed)
+
+
 def parameter_row(name: str, model: type[BaseModel]) -> tuple[str, str, str, str, str, str]:
     """(name, type, default, range, unit, description) of one field, as text."""
     field = model.model_fields[name]
     schema = model.model_json_schema()["properties"][name]
     return (
         name,
-        _type_name(field.annotation),
+        type_name(field.annotation),
         json.dumps(plain(field.get_default(call_default_factory=True))),
         _range_text(schema),
         str(schema.get("unit", "")),
@@ -51,19 +61,19 @@ def describe(name: str, model: type[BaseModel]) -> str:
     return f"{name}: {', '.join(parts)} ({description})" if description else f"{name}: {', '.join(parts)}"
 
 
-def _type_name(annotation: Any) -> str:
+def type_name(annotation: Any) -> str:
     """A field's type in words: `int`, `int or null`, `list of float`."""
     if annotation is type(None):
         return "null"
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type_name(arguments[0])
+        return type_name(arguments[0])
     if origin is Literal:
         return type(arguments[0]).__name__
     if origin in (Union, UnionType):
-        return " or ".join(map(_type_name, arguments))
+        return " or ".join(map(type_name, arguments))
     if origin in (list, tuple):
-        return f"list of {_type_name(arguments[0])}"
+        return f"list of {type_name(arguments[0])}"
     return getattr(origin or annotation, "__name__", str(annotation))
 
 

@@ -22,8 +22,9 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from interleave.report import source
-from interleave.report.parameter_docs import describe
+from interleave.report.parameter_docs import describe, type_name
 from interleave.report.readings import CoreLoader, is_finite, plain, readings
+from interleave.schedule.names import hint, nearest
 
 EXPERIMENTS = "interleave.lab.experiments"
 RUN_FIELDS: dict[str, Any] = {
@@ -60,11 +61,7 @@ def load_experiment(name: str) -> ModuleType:
             raise
         folder = Path(importlib.import_module(EXPERIMENTS).__path__[0])
         known = sorted(path.stem for path in folder.glob("[a-z]*.py"))
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ParameterError(
-            f"no experiment {name!r}{hint} There are: {', '.join(known) or 'none'}"
-        ) from error
+        raise ParameterError(nearest("experiment", name, known)) from error
 
 
 def notebook_model(experiment: ModuleType) -> type[BaseModel]:
@@ -162,7 +159,11 @@ def _coerce(name: str, value: Any, model: type[BaseModel]) -> Any:
             continue
         try:
             model.model_validate_json(json.dumps({name: candidate}))
-            return candidate
+            beyond = _beyond_types(candidate, model.model_fields[name].annotation)
+            if not beyond:
+                return candidate
+            message = beyond
+            break
         except ValidationError as error:
             mine = [item for item in error.errors() if item["loc"][:1] == (name,)]
             if not mine:
@@ -170,17 +171,29 @@ def _coerce(name: str, value: Any, model: type[BaseModel]) -> Any:
             message = message or _complaint(mine[0])
         except TypeError:
             message = message or f"is a {type(value).__name__}, which no parameter takes"
-    shown = value if isinstance(value, str) else repr(value)
+    shown = value if isinstance(value, str) and value.strip() else repr(value)
     raise ParameterError(f"parameter {name!r} = {shown}: {message}. {describe(name, model)}")
+
+
+def _beyond_types(value: Any, annotation: Any) -> str:
+    """What the types let through: true for 1 (they are equal in Python), and an item given twice."""
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, bool) for item in items) and "bool" not in type_name(annotation):
+        return "true and false are no numbers"
+    twice = [item for number, item in enumerate(items) if item in items[:number]]
+    return f"holds {twice[0]!r} twice" if twice else ""
 
 
 def _complaint(error: Any) -> str:
     inside = [str(part) for part in error["loc"][1:] if isinstance(part, int)]
     where = f"item {'.'.join(inside)}: " if inside else ""
-    text = error["msg"]
+    text = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("list_type", "tuple_type"):
+        text = "expected a list in brackets, such as [a, b]"
+    if error["type"] == "too_short":
+        text = f"needs at least {error['ctx']['min_length']} item"
     if error["type"] == "literal_error" and isinstance(error["input"], str):
-        near = get_close_matches(error["input"], re.findall(r"'([^']*)'", text), n=1)
-        text += f" (did you mean {near[0]!r}?)" if near else ""
+        text += hint(error["input"], re.findall(r"'([^']*)'", text))
     return where + text[:1].lower() + text[1:]
 
 

@@ -18,7 +18,7 @@ def compared(value: float, base: float, less: str = "less", more: str = "more") 
     if ratio < 1 + SAME:
         return "about the same"
     if ratio >= 2:
-        return f"{ratio:.1f} times {word}"
+        return f"{spoken(ratio, 2)} times {word}"
     share = 1 - 1 / ratio if word == less else ratio - 1
     return f"{share:.0%} {word}"
 

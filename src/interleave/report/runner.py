@@ -78,7 +78,7 @@ def run_notebook(
     limit_s = time_limit_s or LIMIT_FACTOR * expected_s + LIMIT_EXTRA_S
     injected = {k: v for k, v in plain_values(params).items() if v != plain_values(source.model())[k]}
     say(
-        f"{path.stem}: profile {profile}, {num_threads()} threads, at most about {expected_s:.0f} s of measuring"
+        f"{path.stem}: profile {profile}, threads: {num_threads()}, at most about {expected_s:.0f} s of measuring"
     )
     if force:
         say("  --force: stored points are measured again")

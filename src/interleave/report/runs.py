@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from nbformat import NotebookNode
 
 from interleave.report.freshness import PageState, page_state
+from interleave.schedule.names import nearest
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ def load_runs(root: Path) -> list[Run]:
         raise ValueError(f"{path}: must be a list of runs, each with notebook, experiment and title")
     for number, entry in enumerate(entries, 1):
         for key in sorted(set(entry) - known):
-            near = get_close_matches(key, known, 1, cutoff=0)[0]
-            raise ValueError(f"{path}: entry {number} has an unknown key {key!r}; did you mean {near!r}?")
+            raise ValueError(f"{path}: entry {number}: {nearest('key', key, sorted(known))}")
         if missing := {"notebook", "experiment", "title"} - set(entry):
             raise ValueError(f"{path}: entry {number} lacks {', '.join(sorted(missing))}")
         run = Run(**entry)

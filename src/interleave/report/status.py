@@ -5,7 +5,7 @@ Reads what the runner recorded in the executed notebooks; measures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interleave.report.freshness import FRESH
@@ -63,7 +63,7 @@ def table(pages: Sequence[Page], columns: dict[str, str]) -> dict[str, Any]:
     rows: list[list[Any]] = []
     for page in pages:
         link = {"text": page.run.title, "page": f"book/pages/{page.run.notebook}"}
-        rows.append([link, *[spoken(field, page.origin.get(field)) for field in columns.values()]])
+        rows.append([link, *[spoken(field, page.origin) for field in columns.values()]])
     align = ["left", *["right" if field == "duration_s" else "left" for field in columns.values()]]
     return {"header": ["page", *columns], "align": align, "rows": rows}
 
@@ -72,10 +72,13 @@ def counted(number: int | None, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def spoken(field: str, value: object) -> str:
+def spoken(field: str, origin: Mapping[str, Any]) -> str:
     """A recorded field as a reader wants it: a short commit, minutes of UTC, a dash for what there is none of."""
+    value = origin.get(field)
     if value is None:
         return "–"
     if field == "started":
         return str(value)[:16].replace("T", " ")
-    return str(value)[:10] if field == "commit" else str(value)
+    if field == "commit":
+        return f"{str(value)[:10]}, with changes" if origin.get("dirty") else str(value)[:10]
+    return str(value)

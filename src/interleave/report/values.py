@@ -1,7 +1,8 @@
 """The numbers, tables and conditions that prose pages show, each computed when the book is built.
 
 Exact facts come from the traces; measured numbers are those that the staged notebooks recorded, so that a
-number and the page it comes from cannot differ; published ones are copied from other people's reports.
+number and the page it comes from cannot differ; the comparison with the peers is the newest stored one;
+published ones are copied from other people's reports.
 Writes one JSON file, which the Sphinx extension in `book/_ext` reads; knows nothing of Sphinx.
 """
 
@@ -18,6 +19,7 @@ from interleave.lab.workload import scaled_block_tokens, workload
 from interleave.model.config_hf import shipped_config
 from interleave.report.headlines import headlines
 from interleave.report.marks import Value
+from interleave.report.peer_values import peer_tables, peer_values, stored_comparison
 from interleave.report.runs import Page
 from interleave.report.status import status_table, versions_table
 from interleave.schedule.block_pool import need_blocks
@@ -94,12 +96,13 @@ def page_values(site: str, pages: Sequence[Page], root: Path) -> dict[str, Any]:
 
     root: below which the points behind the pages are stored.
     """
+    peers = stored_comparison(site, root)
     return {
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
         "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
-        "values": trace_values() | reported_values() | measured_values(pages, root),
-        "tables": {"status": status_table(pages), "versions": versions_table(pages)},
+        "values": trace_values() | reported_values() | measured_values(pages, root) | peer_values(peers),
+        "tables": {"status": status_table(pages), "versions": versions_table(pages)} | peer_tables(peers),
     }
 
 

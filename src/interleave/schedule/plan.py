@@ -25,6 +25,11 @@ class Piece(NamedTuple):
         return self.start + self.num_tokens
 
     @property
+    def num_attended_tokens(self) -> int:
+        """Keys that the piece's positions look at, causally, summed over positions."""
+        return self.num_tokens * self.start + self.num_tokens * (self.num_tokens + 1) // 2
+
+    @property
     def is_decode(self) -> bool:
         return self.start >= self.row.prefill_target
 

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from interleave.engine.build import attention_backend
+from interleave.engine.executor import Attention
+from interleave.model.attention.cpu import CpuAttention
 from interleave.model.batch import PackedBatch, pack
 from interleave.model.config import ModelConfig
 from interleave.model.kv_cache import KVCache
@@ -107,9 +109,14 @@ def attention_in_float64(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return out
 
 
+def make(backend: str, cache: KVCache) -> Attention:
+    """A backend of the engines, or `portable`: what `cpu` is on a machine without explicit vectors."""
+    return CpuAttention(cache) if backend == "portable" else attention_backend(backend, cache)
+
+
 def run(backend: str, built: Built) -> Tensor:
     """One layer of one forward. K and V come as strided views, as they do out of a fused QKV product."""
-    attention = attention_backend(backend, built.cache)
+    attention = make(backend, built.cache)
     attention.plan(built.batch)
     fused = torch.cat((built.q, built.k, built.v), dim=1)
     heads, kv_heads = built.q.shape[1], built.k.shape[1]

@@ -1,4 +1,4 @@
-"""`cpu` and `reference` against attention written out in float64, on batches of every kind."""
+"""`cpu`, its portable form and `reference` against attention written out in float64, on batches of every kind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from attention_cases import LAYER, LAYERS, Shape, build, ragged, run
+from attention_cases import LAYER, LAYERS, Shape, build, make, ragged, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleave.engine.build import attention_backend
 from interleave.model.attention.cpu import contiguous_runs
 
-EVERY_BACKEND = pytest.mark.parametrize("backend", ["cpu", "reference"])
+EVERY_BACKEND = pytest.mark.parametrize("backend", ["cpu", "portable", "reference"])
 TOLERANCE = 2e-5
 """On values of order one, over contexts of a few hundred positions."""
 
@@ -39,7 +38,7 @@ def assert_right(backend: str, shape: Shape, seed: int = 0) -> None:
 
 
 @EVERY_BACKEND
-@pytest.mark.parametrize("head_dim", [16, 64])
+@pytest.mark.parametrize("head_dim", [16, 64, 80, 128])
 @pytest.mark.parametrize("group", range(1, 9))
 def test_query_heads_per_kv_head(backend: str, group: int, head_dim: int) -> None:
     rows = ((40, 1), (33, 9), (7, 7), (17, 1))
@@ -97,6 +96,7 @@ def test_spans_wider_than_contexts(backend: str, rows: tuple[tuple[int, int], ..
     """Positions beyond a row's context are walked and weigh nothing, though NaN lies there."""
     assert_right(backend, Shape(rows, block_tokens=128, walk_widest=True))
     assert_right(backend, Shape(rows, block_tokens=16, walk_widest=True))
+    assert_right(backend, Shape(rows, block_tokens=16, walk_widest=True, head_dim=64))
 
 
 @st.composite
@@ -108,7 +108,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         block_tokens=draw(st.integers(1, 128)),
         kv_heads=draw(st.integers(1, 3)),
         group=draw(st.integers(1, 8)),
-        head_dim=draw(st.sampled_from([16, 64])),
+        head_dim=draw(st.sampled_from([16, 64, 128])),
         scattered=draw(st.booleans()),
         walk_widest=draw(st.booleans()),
         spare_blocks=draw(st.integers(0, 3)),
@@ -128,6 +128,14 @@ def test_the_fast_backend_is_the_twin_of_the_slow_one(shape: Shape, seed: int) -
     """Closer to each other than to float64: both round in float32."""
     fast, slow = run("cpu", build(shape, seed)), run("reference", build(shape, seed))
     assert (fast - slow).abs().max() < TOLERANCE / 2
+
+
+@EVERY_BACKEND
+@pytest.mark.parametrize("rows", [((500, 300), (400, 1)), ((130, 1), (300, 128), (257, 129))])
+def test_chunks_over_several_tiles(backend: str, rows: tuple[tuple[int, int], ...]) -> None:
+    """More queries than a tile takes, more history than a tile of keys, a causal edge inside a tile."""
+    assert_right(backend, Shape(rows, head_dim=64))
+    assert_right(backend, Shape(rows, block_tokens=64, kv_heads=1, group=7))
 
 
 @EVERY_BACKEND
@@ -154,7 +162,7 @@ def test_layers_are_separate_and_one_plan_serves_them_all(backend: str) -> None:
         built.expected = built.expected @ turn.double()
         cache.k[layer] = built.cache.k[LAYER] @ turn
         cache.v[layer] = built.cache.v[LAYER] @ turn
-    attention = attention_backend(backend, cache)
+    attention = make(backend, cache)
     attention.plan(layers[0].batch)
     for layer, built in enumerate(layers):
         out = attention.run(layer, built.q, built.k, built.v)

@@ -83,8 +83,8 @@ def allocated(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("num_rows", [1, 8])
 def test_a_decode_takes_room_for_scores_only(num_rows: int) -> None:
-    """A float per row, head and position, and the output; its history would take 32 times that."""
-    built = build(Shape(((300, 1),) * num_rows, block_tokens=BLOCK, group=1))
+    """A float per row, head and position, and the output; its history would take 128 times that."""
+    built = build(Shape(((300, 1),) * num_rows, block_tokens=BLOCK, group=1, head_dim=64))
     run("cpu", built)
     history_bytes = 2 * len(built.history) * built.k[0].nbytes
     assert allocated(lambda: run("cpu", built)) < history_bytes / 4

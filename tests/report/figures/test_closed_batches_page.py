@@ -62,6 +62,11 @@ def test_medians_keep_the_range_and_the_order() -> None:
     assert draw.ratio(table, "mixed8", "static", "chunked") is None
 
 
+def test_a_peak_that_no_system_told_stays_a_column() -> None:
+    unknown = rows(paged=[10.0], chunked=[6.0]).assign(peak_transient_bytes=None)
+    assert draw.medians(unknown)["peak_transient_bytes"].isna().all()
+
+
 def test_the_copy_is_set_against_its_bytes() -> None:
     (line,) = draw.copy_table(draw.medians(rows(paged=[10.0], chunked=[6.0]))).to_dict("records")
     assert line["copied [MiB]"] == 100
@@ -77,3 +82,16 @@ def test_verdicts_say_held_missed_or_not_run() -> None:
     assert found.loc["4a", "verdict"] == "missed"  # 20% is not below 1%
     assert found.loc["7", "verdict"] == "not run"
     assert found.loc["3", "verdict"] == "not run"
+
+
+def test_the_fraction_of_the_possible_is_shown_where_it_is_known() -> None:
+    """A table of at most six columns either way; an engine measured without a floor has a dash."""
+    known = rows(paged=[10.0], chunked=[6.0]).assign(decode_rate=1.0, ttft_p50_s=1.0, floor_s=3.0)
+    known.loc[known["engine"] == "paged", "floor_s"] = None
+    table = draw.engine_table(draw.medians(known), "mixed8").set_index("engine")
+    assert table.loc["chunked", "of the possible [%]"] == 50
+    assert pd.isna(table.loc["paged", "of the possible [%]"])
+    assert len(table.columns) + 1 <= 6
+    for unknown in (known.assign(floor_s=None), known.drop(columns="floor_s")):
+        assert "of the possible [%]" not in draw.engine_table(draw.medians(unknown), "mixed8")
+    assert list(draw.memory_table(draw.medians(known), "mixed8")["peak transient [MiB]"]) == [1.0, 1.0]

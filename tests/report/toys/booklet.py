@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from toys.peers import document, store
 
 from interleave.report.marks import badge_html
 
@@ -68,7 +69,7 @@ def toy_notebook() -> nbformat.NotebookNode:
 
 
 def copy_of_the_book(root: Path) -> Path:
-    """The book's sources with a toy page listed, beside a virtual environment that holds pages of its own."""
+    """The book's sources with a toy page listed and a comparison stored, beside a virtual environment that holds pages of its own."""
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("pages", "__pycache__"))
@@ -79,6 +80,7 @@ def copy_of_the_book(root: Path) -> Path:
     runs.append({"notebook": TOY, "experiment": "toy", "title": "A toy"})
     (root / "book/runs.yml").write_text(yaml.safe_dump(runs))
     write_toy(root, toy_notebook())
+    store(root, document())
     package = root / ".venv/lib/python3.11/site-packages/somebody"
     package.mkdir(parents=True)
     (package / "README.md").write_text("# One\n\n### Three\n\n[dead](gone.md)")

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.lab.quantiles import distribution
-from interleave.lab.serving import model_corpus, serve_checked, trace_engine
-from interleave.lab.trace import Trace
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, trace_engine
 from interleave.lab.workload import (
     requests_from_trace,
     scaled_block_tokens,
@@ -36,17 +36,9 @@ CAPACITY_LABEL = "reference capacity"
 EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed"]
 
 
-class Params(BaseModel):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    model: str = Field("smollm2", description="weights: smollm2, tiny..., dummy:CONFIG, a folder or hub name")
-    dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
-    scale: Literal[1, 2, 4, 8, 16] = Field(
-        16, description="divides the published lengths, block size and chunk budget"
-    )
     engines: tuple[EngineName, ...] = Field(
         ("paged", "whole", "chunked", "mixed"), min_length=1, description="engines to compare"
     )
@@ -59,7 +51,7 @@ class Params(BaseModel):
     num_requests: int = Field(
         20, ge=2, le=400, description="requests in a trace", json_schema_extra={"unit": "requests"}
     )
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
     )
     max_rows: int = Field(
@@ -76,16 +68,8 @@ class Params(BaseModel):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {"scale": 4, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 100, "max_rows": 32},
-    "gpu": {
-        "model": "dummy:qwen2.5-1.5b",
-        "dtype": "fp16",
-        "device": "cuda",
-        "scale": 1,
-        "loads": (0.3, 0.6, 0.85, 1.2),
-        "num_requests": 400,
-        "max_rows": 32,
-    },
+    "cpu": {**CPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 100, "max_rows": 32},
+    "gpu": {**GPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 400, "max_rows": 32},
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
 
@@ -146,12 +130,6 @@ def measure(point: Point, setting: Setting, earlier: Mapping[str, list[Row]]) ->
         rate=rate,
         seed=config["seed"],
     )
-    log = _serve(config, setting, trace)
-    facts = _run_facts(log, config, rate)
-    return [{**facts, **_request_row(record)} for record in log.requests]
-
-
-def _serve(config: Mapping[str, Any], setting: Setting, trace: Trace) -> RunLog:
     engine = trace_engine(
         config["engine"],
         setting.model,
@@ -163,7 +141,11 @@ def _serve(config: Mapping[str, Any], setting: Setting, trace: Trace) -> RunLog:
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
     # Discarded: fills caches and compiles whatever this engine compiles.
     serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
-    return serve_checked(engine, requests)
+    log = serve_checked(engine, requests)
+    chosen = engine_settings(engine)
+    code = {"attention": chosen["attention"], "linear": chosen["linear"]}
+    facts = {**_run_facts(log, config, rate), **code}
+    return [{**facts, **_request_row(record)} for record in log.requests]
 
 
 def _run_facts(log: RunLog, config: Mapping[str, Any], rate: float | None) -> Row:

@@ -17,17 +17,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
+from interleave.lab.machine_store import known_roofline
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
-from interleave.lab.serving import model_corpus, serve_checked, touch_pool, trace_engine
+from interleave.lab.roofline import Roofline
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
@@ -44,17 +47,9 @@ PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COPY_PROBE_BYTES = 64 * 2**20
 
 
-class Params(BaseModel):
+class Params(WorkloadChoices):
     """What a run of this experiment can choose."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    model: str = Field("smollm2", description="weights: smollm2, tiny..., dummy:CONFIG, a folder or hub name")
-    dtype: Literal["fp32", "fp16", "bf16"] = Field("fp32", description="type of weights and cache")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the engine runs")
-    scale: Literal[1, 2, 4, 8, 16] = Field(
-        16, description="divides the published lengths, block size and chunk budget"
-    )
     batches: tuple[Literal["mixed", "uniform"], ...] = Field(
         ("mixed", "uniform"), min_length=1, description="lengths of the published draw, or all alike"
     )
@@ -77,32 +72,26 @@ class Params(BaseModel):
         1, ge=0, le=10, description="runs thrown away", json_schema_extra={"unit": "runs"}
     )
     recorded_runs: int = Field(3, ge=1, le=50, description="runs kept", json_schema_extra={"unit": "runs"})
-    seed: int = Field(0, ge=0, description="of the draw and the prompts; 0 is the published draw")
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
 
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {"scale": 4, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
-    "gpu": {
-        "model": "dummy:qwen2.5-1.5b",
-        "dtype": "fp16",
-        "device": "cuda",
-        "scale": 1,
-        "rows": (8, 32),
-        "warmup_runs": 2,
-        "recorded_runs": 5,
-    },
+    "cpu": {**CPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
+    "gpu": {**GPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What measuring needs; copy_bytes_per_s is this device's own plain copy."""
+    """What measuring needs; copy_bytes_per_s is this device's own plain copy. roofline: of this machine,
+    None where `interleave machine` has not measured it."""
 
     model: LoadedModel
     tokens: Sequence[int]
     copy_bytes_per_s: float
+    roofline: Roofline | None = None
 
 
 def points(params: Params) -> list[Point]:
@@ -166,7 +155,8 @@ def estimate_s(params: Params) -> list[float]:
 def prepare(params: Params) -> Setting:
     torch.set_num_threads(num_threads())
     model = load_model(params.model, params.dtype, params.device)
-    setting = Setting(model, model_corpus(model), copy_bandwidth(params.device))
+    copy_bytes_per_s = copy_bandwidth(params.device)
+    setting = Setting(model, model_corpus(model), copy_bytes_per_s, known_roofline(model.decoder))
     for engine in ("cached", "paged", "chunked"):  # whatever a library sets up once must not look like a peak
         requests = [Request(f"r{i}", setting.tokens[:48], 3) for i in range(2)]
         serve(build_engine(engine, model.decoder, max_rows=2, max_request_tokens=64), requests)
@@ -220,7 +210,12 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
         * setting.model.decoder.weights.embed.element_size(),
         "copy_bytes_per_s": setting.copy_bytes_per_s,
     }
-    return [{**_run_row(log, number, config), **memory} for number, log in enumerate(logs)]
+    chosen = engine_settings(engine)
+    code = {"attention": chosen["attention"], "linear": chosen["linear"]}
+    return [
+        {**_run_row(log, number, config), **memory, **code, **_floor(log, setting.roofline)}
+        for number, log in enumerate(logs)
+    ]
 
 
 def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:
@@ -251,6 +246,18 @@ def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:
         "copied_tokens": sum(step.copied_tokens for step in log.steps),
         **{f"{part}_s": parts_s.get(part, 0.0) for part in PARTS},
         "tokens_sha256": hashlib.sha256(outputs.encode()).hexdigest(),
+    }
+
+
+def _floor(log: RunLog, roofline: Roofline | None) -> Row:
+    """The sum of the steps' floors, and the ceilings that it was computed with; None where unknown."""
+    if roofline is None:
+        return {"floor_s": None, "read_bytes_per_s": None, "gemm_flops_per_s": None}
+    ceilings = roofline.ceilings
+    return {
+        "floor_s": roofline.run_floor_s(log.steps),
+        "read_bytes_per_s": ceilings.read_bytes_per_s,
+        "gemm_flops_per_s": ceilings.gemm_flops_per_s,
     }
 
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from torch import Tensor, ops
 
-from interleave.model.ops.reference import argmax, rms_norm, rope, rope_table, swiglu
+from interleave.model.ops.reference import add_norm, argmax, rms_norm, rope, rope_table, rotate, swiglu
 
-__all__ = ["argmax", "linear", "pack", "rms_norm", "rope", "rope_table", "swiglu"]
+__all__ = [
+    "add_norm",
+    "argmax",
+    "linear",
+    "pack",
+    "rms_norm",
+    "rope",
+    "rope_table",
+    "rotate",
+    "swiglu",
+]
 
 PACK_ROWS = 32
 """Rows that oneDNN lays weights out for. The layout serves every other row count as well."""

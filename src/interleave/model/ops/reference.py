@@ -36,6 +36,18 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return weight * (wide * scale).to(x.dtype)
 
 
+def add_norm(residual: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(residual + delta, the RMS norm of that sum); without a delta the residual as it is."""
+    if delta is not None:
+        residual = residual + delta
+    return residual, rms_norm(residual, weight, eps)
+
+
+def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, num_rotated: int) -> Tensor:
+    """`rope` on the first `num_rotated` heads of [n, heads, head_dim]; the others stay."""
+    return torch.cat((rope(qkv[:, :num_rotated], cos, sin), qkv[:, num_rotated:]), dim=1)
+
+
 def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate [n, heads, head_dim] by cos and sin [n, head_dim / 2], halves paired as in GPT-NeoX."""
     first, second = x.chunk(2, dim=-1)

@@ -5,25 +5,15 @@ Takes the experiment's rows as one frame; measures nothing. A batch is named lik
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
 from interleave.lab.experiments.closed_batches import PARTS
+from interleave.report.figures.engine_rows import PART_LOOKS, engine_rows, fitting_scale, marked
+from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, panels
 from interleave.report.printed import spoken
-
-PART_LOOKS: dict[str, tuple[str, str]] = {  # colour and hatch
-    "prefill": ("#0072B2", ""),
-    "decode": ("#E69F00", "//"),
-    "mixed": ("#009E73", "xx"),
-    "copy": ("#D55E00", ""),
-    "sample": ("#CC79A7", ".."),
-    "host": ("#999999", ""),
-}
 
 
 def medians(rows: pd.DataFrame) -> pd.DataFrame:
@@ -31,6 +21,8 @@ def medians(rows: pd.DataFrame) -> pd.DataFrame:
     named = rows.assign(batch=rows["batch"] + rows["rows"].astype(str))
     grouped = named.groupby(["batch", "engine"], sort=False)
     table = grouped.median(numeric_only=True).drop(columns=["run", "rows"])
+    for name in named.columns[named.isna().all()]:  # nothing of it was measurable: still a column
+        table[name] = float("nan")
     walls = grouped["wall_s"].agg(wall_low="min", wall_high="max", num_runs="count")
     return table.join(walls).reset_index()
 
@@ -53,9 +45,9 @@ def ladder_figure(rows: pd.DataFrame, table: pd.DataFrame) -> Figure:
         for place, (engine, wall) in enumerate(zip(lines["engine"], lines["wall_s"], strict=True)):
             runs = rows[(named == batch) & (rows["engine"] == engine)]["wall_s"]
             axis.plot(runs, [place] * len(runs), ".", color=LOOKS[engine].color, alpha=0.5)
-            _marked(axis, engine, wall, place, f"{spoken(wall, 3)} s", beyond=runs.max())
-        _engine_rows(axis, list(lines["engine"]))
-        _fitting_scale(axis, "wall time", "s")
+            marked(axis, engine, wall, place, f"{spoken(wall, 3)} s", beyond=runs.max())
+        engine_rows(axis, list(lines["engine"]))
+        fitting_scale(axis, "wall time", "s")
         axis.set_title(f"{batch}: all requests there from the start")
     return figure
 
@@ -75,7 +67,7 @@ def time_figure(table: pd.DataFrame, batch: str) -> Figure:
             range(len(lines)), seconds, left=left, color=color, hatch=hatch, edgecolor="white", label=label
         )
         left = left + seconds
-    _engine_rows(axis, list(lines["engine"]))
+    engine_rows(axis, list(lines["engine"]))
     axis.grid(axis="y", visible=False)
     axis.set_xlabel("time (s)")
     axis.set_title(f"Where the time goes, {batch}", pad=44)
@@ -91,8 +83,8 @@ def latency_figure(table: pd.DataFrame, batch: str) -> Figure:
     for axis, (quantity, label) in zip(axes, quantities, strict=True):
         for place, (engine, value) in enumerate(zip(lines["engine"], lines[quantity], strict=True)):
             if pd.notna(value):
-                _marked(axis, engine, value, place, spoken(value, 2))
-        _engine_rows(axis, list(lines["engine"]))
+                marked(axis, engine, value, place, spoken(value, 2))
+        engine_rows(axis, list(lines["engine"]))
         axis.set_xlim(0, lines[quantity].max() * 1.25)
         axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.set_xlabel(label)
@@ -112,9 +104,9 @@ def memory_figure(table: pd.DataFrame, batch: str) -> Figure:
         (axes[1], peaks, "peak memory", "MiB"),
     ):
         for place, (engine, value) in enumerate(zip(lines["engine"], values, strict=True)):
-            _marked(axis, engine, value, place, spoken(value, 2))
-        _engine_rows(axis, list(lines["engine"]))
-        _fitting_scale(axis, quantity, unit)
+            marked(axis, engine, value, place, spoken(value, 2))
+        engine_rows(axis, list(lines["engine"]))
+        fitting_scale(axis, quantity, unit)
     axes[1].set_yticklabels([])
     axes[0].set_title(f"Wall time, {batch}")
     axes[1].set_title("Above weights and KV pool")
@@ -122,14 +114,28 @@ def memory_figure(table: pd.DataFrame, batch: str) -> Figure:
 
 
 def engine_table(table: pd.DataFrame, batch: str) -> pd.DataFrame:
+    """Every engine on one batch; the floor's share of the wall time where the machine was measured."""
+    lines = table[table["batch"] == batch]
+    columns = {"engine": lines["engine"], "wall [s]": lines["wall_s"]}
+    if "floor_s" in lines and lines["floor_s"].notna().any():
+        columns["of the possible [%]"] = lines["floor_s"] / lines["wall_s"] * 100
+    return pd.DataFrame(
+        {
+            **columns,
+            "decode [tokens/s]": lines["decode_rate"],
+            "median TTFT [s]": lines["ttft_p50_s"],
+            "worst gap [ms]": lines["worst_gap_s"] * 1e3,
+        }
+    )
+
+
+def memory_table(table: pd.DataFrame, batch: str) -> pd.DataFrame:
+    """What `memory_figure` draws."""
     lines = table[table["batch"] == batch]
     return pd.DataFrame(
         {
             "engine": lines["engine"],
             "wall [s]": lines["wall_s"],
-            "decode [tokens/s]": lines["decode_rate"],
-            "median TTFT [s]": lines["ttft_p50_s"],
-            "worst gap [ms]": lines["worst_gap_s"] * 1e3,
             "peak transient [MiB]": lines["peak_transient_bytes"] / 2**20,
         }
     )
@@ -213,7 +219,7 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
         ("6", "peak transient, paged / chunked, mixed", ratio(table, mixed, "paged", "chunked", "peak_transient_bytes"), 3.0, float("inf")),
         ("7", "wall time, nocache / cached, mixed", ratio(table, mixed, "nocache", "cached"), 3.0, 8.0),
     ]  # fmt: skip
-    return pd.DataFrame([_verdict(*line) for line in found])
+    return pd.DataFrame([verdict(*line) for line in found])
 
 
 def fastest(table: pd.DataFrame, batch: str) -> str:
@@ -221,46 +227,5 @@ def fastest(table: pd.DataFrame, batch: str) -> str:
     return str(lines.loc[lines["wall_s"].idxmin(), "engine"])
 
 
-def _verdict(number: str, what: str, value: float | None, low: float, high: float) -> Mapping[str, object]:
-    predicted = f"at least {low:g}" if high == float("inf") else f"{low:.3g} to {high:.3g}"
-    held = "not run" if value is None else "held" if low <= value <= high else "missed"
-    return {"no.": number, "quantity": what, "predicted": predicted, "measured": value, "verdict": held}
-
-
 def _excess(table: pd.DataFrame, batch: str, part: str) -> float:
     return at(table, batch, "paged", f"{part}_s") - at(table, batch, "chunked", f"{part}_s")
-
-
-def _marked(
-    axis: Axes, engine: str, value: float, place: int, text: str, beyond: float | None = None
-) -> None:
-    """An engine's marker, and its number to the right of it (or of `beyond`)."""
-    look = LOOKS[engine]
-    axis.plot(value, place, look.marker, color=look.color, markersize=8)
-    start = (max(value, beyond or value), place)
-    axis.annotate(text, start, (9, 0), textcoords="offset points", va="center", fontsize=9)
-
-
-def _fitting_scale(axis: Axes, quantity: str, unit: str) -> None:
-    """Logarithmic where the values differ more than fourfold, else from 0; plain numbers either way,
-    and room on the right for those beside the markers."""
-    low, high = axis.dataLim.intervalx
-    if high < 4 * low:
-        axis.set_xlim(0, high * 1.15)
-        axis.set_xlabel(f"{quantity} ({unit})")
-        return
-    axis.set_xscale("log")
-    axis.set_xlim(low / (high / low) ** 0.06, high * (high / low) ** 0.2)
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 30 * low else (1,)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.set_xlabel(f"{quantity} ({unit}, logarithmic)")
-
-
-def _engine_rows(axis: Axes, engines: list[str]) -> None:
-    """Engines down the side, the first on top, each in its own colour."""
-    axis.set_yticks(range(len(engines)), engines)
-    for tick, engine in zip(axis.get_yticklabels(), engines, strict=True):
-        tick.set_color(LOOKS[engine].color)
-        tick.set_fontweight("bold")
-    axis.set_ylim(len(engines) - 0.4, -0.6)

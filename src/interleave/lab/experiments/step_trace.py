@@ -1,0 +1,189 @@
+"""Step traces: every step of a run, what it carried, where its time went, and whom it kept waiting.
+
+A point is one engine on the disturbance workload, all requests there from the start, more of them
+than rows: whenever a request ends, the next one's prompt comes in among rows that decode. Does not
+draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+
+from interleave.engine.batched import StepOutcome
+from interleave.engine.loop import serve
+from interleave.engine.records import RunLog, StepRecord
+from interleave.lab import metrics
+from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
+from interleave.lab.devices import num_threads
+from interleave.lab.measure import Point
+from interleave.lab.point_table import Row
+from interleave.lab.serving import engine_settings, model_corpus, serve_checked, trace_engine
+from interleave.lab.trace import Trace
+from interleave.lab.workload import (
+    requests_from_trace,
+    scaled_block_tokens,
+    scaled_chunk_budget,
+    workload,
+)
+from interleave.model.sources import LoadedModel, load_model
+from interleave.schedule.plan import Piece
+
+EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed"]
+PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
+COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens", "running", "waiting")
+
+
+class Params(WorkloadChoices):
+    """What a run of this experiment can choose."""
+
+    engines: tuple[EngineName, ...] = Field(
+        ("paged", "whole", "chunked", "mixed"), min_length=1, description="engines to compare"
+    )
+    rows: tuple[Annotated[int, Field(ge=2, le=64)], ...] = Field(
+        (8,), min_length=1, description="requests served at once", json_schema_extra={"unit": "rows"}
+    )
+    num_requests: int = Field(
+        32, ge=2, le=400, description="requests in the trace", json_schema_extra={"unit": "requests"}
+    )
+    chunk_budget: int | None = Field(
+        None,
+        ge=1,
+        le=8192,
+        description="prompt positions in a step; null takes 512 / scale",
+        json_schema_extra={"unit": "tokens"},
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
+
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "quick": {},
+    "cpu": {**CPU_PROFILE, "rows": (8, 32), "num_requests": 64},
+    "gpu": {**GPU_PROFILE, "rows": (8, 32), "num_requests": 64},
+}
+LESS_MEMORY = "lower `rows`, or raise `scale`"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What measuring needs: the model, and the corpus in its tokens."""
+
+    model: LoadedModel
+    tokens: Sequence[int]
+
+
+def points(params: Params) -> list[Point]:
+    """Every engine at every number of rows, on one trace."""
+    common = params.model_dump(mode="json", exclude={"engines", "rows"})
+    common["chunk_budget"] = params.chunk_budget or scaled_chunk_budget(params.scale)
+    trace = _trace(common)
+    return [
+        Point(
+            f"{engine}, {rows} rows",
+            {**common, "engine": engine, "rows": rows, "trace": trace.sha256},
+            params.seed,
+            trace.sha256,
+        )
+        for rows in params.rows
+        for engine in params.engines
+    ]
+
+
+def _trace(config: Mapping[str, Any]) -> Trace:
+    return workload(
+        "disturbance64", scale=config["scale"], num_requests=config["num_requests"], seed=config["seed"]
+    )
+
+
+def estimate_s(params: Params) -> list[float]:
+    """Seconds per point on two CPU cores (or a GPU): positions computed and steps taken."""
+    position_s, step_s = (0.00002, 0.03) if params.device == "cuda" else (0.0025, 0.06)
+    seconds = []
+    for point in points(params):
+        trace = _trace(point.config)
+        padded = point.config["engine"] in ("static", "continuous", "paged")
+        steps = trace.num_new_tokens / point.config["rows"] + len(trace)
+        seconds.append(trace.num_prompt_tokens * position_s * (1.5 if padded else 1) + steps * step_s)
+    return seconds
+
+
+def prepare(params: Params) -> Setting:
+    torch.set_num_threads(num_threads())
+    model = load_model(params.model, params.dtype, params.device)
+    return Setting(model, model_corpus(model))
+
+
+def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
+    """Rows of four kinds: the run, its steps, their pieces, and the gaps of requests already decoding."""
+    config = point.config
+    trace = _trace(config)
+    engine = trace_engine(
+        config["engine"],
+        setting.model,
+        trace,
+        max_rows=config["rows"],
+        chunk_budget=config["chunk_budget"],
+        block_tokens=scaled_block_tokens(config["scale"]),
+    )
+    requests = requests_from_trace(trace, setting.tokens, config["seed"])
+    # Discarded: fills caches and compiles whatever this engine compiles.
+    serve(engine, [replace(request, max_new_tokens=2) for request in requests[:4]])
+    pieces: list[Row] = []
+    log = serve_checked(engine, requests, on_step=lambda outcome, _: pieces.extend(_pieces(outcome)))
+    chosen = engine_settings(engine)
+    run = {"wall_s": log.wall_s, "attention": chosen["attention"], "linear": chosen["linear"]}
+    rows = [{"kind": "run", **run}, *map(_step_row, log.steps), *pieces, *_gap_rows(log)]
+    return _as_one_table({"engine": config["engine"], "rows": config["rows"]}, rows)
+
+
+def _pieces(outcome: StepOutcome) -> list[Row]:
+    """One row per request and forward of a step: how many of its positions were computed.
+
+    phase: prefill, decode, or held for a row of `static` that has ended and is still computed.
+    """
+    answered = {request_id for request_id, _ in outcome.tokens}
+
+    def phase(piece: Piece) -> str:
+        if not piece.is_decode:
+            return "prefill"
+        return "decode" if piece.row.request_id in answered else "held"
+
+    return [
+        {
+            "kind": "piece",
+            "step": outcome.plan.step,
+            "request": piece.row.request_id,
+            "tokens": piece.num_tokens,
+            "phase": phase(piece),
+        }
+        for forward in outcome.plan.forwards
+        for piece in forward
+    ]
+
+
+def _step_row(step: StepRecord) -> Row:
+    return {
+        "kind": "step",
+        "step": step.step,
+        "start_s": step.start_s,
+        "end_s": step.end_s,
+        **{name: getattr(step, name) for name in COUNTS},
+        **{f"{part}_s": step.parts_s.get(part, 0.0) for part in PARTS},
+    }
+
+
+def _gap_rows(log: RunLog) -> list[Row]:
+    return [
+        {"kind": "gap", "step": gap.step, "request": gap.request_id, "gap_s": gap.gap_s}
+        for gap in metrics.incumbent_gaps(log)
+    ]
+
+
+def _as_one_table(facts: Row, rows: Sequence[Row]) -> list[Row]:
+    """The rows with the same columns each, null where a kind has none of that; facts repeated on each."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{**facts, **{name: row.get(name) for name in columns}} for row in rows]

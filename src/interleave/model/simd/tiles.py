@@ -1,0 +1,153 @@
+"""The inner loop of every matrix product here: a tile of sums that never leaves the registers.
+
+A tile is up to `ROWS` rows by one panel of columns. At every depth step it has the panel's two vectors
+once and multiplies them by each row's element. Sums run over the depth in order, whatever the number
+of rows and the form of the panel: an element of a product does not depend on its company. It does not
+know about threads, whole matrices or attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from interleave.model.simd.vector import (
+    F32,
+    I64,
+    LANES,
+    Builder,
+    constant,
+    element_pointer,
+    emitted,
+    fma,
+    load,
+    splat,
+    store,
+)
+
+ROWS = 12 if LANES == 16 else 6
+"""Rows of a full tile: 24 of 32 registers hold its sums where vectors have 16 lanes, else 12 of 16."""
+
+FLAG = ir.IntType(1)
+FLOAT_AT = F32.as_pointer()
+
+
+def loop(
+    builder: Builder, count: Any, carried: Sequence[Any], body: Callable[[Any, list[Any]], list[Any]]
+) -> list[Any]:
+    """`body(index, values) -> values` for indices 0 to count - 1 (count >= 1), values kept in registers."""
+    before = builder.block
+    inside, after = builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.branch(inside)
+    builder.position_at_end(inside)
+    index = builder.phi(I64)
+    index.add_incoming(I64(0), before)
+    phis = [builder.phi(value.type) for value in carried]
+    for phi, value in zip(phis, carried, strict=True):
+        phi.add_incoming(value, before)
+    values = body(index, list(phis))
+    following = builder.add(index, I64(1))
+    index.add_incoming(following, builder.block)
+    for phi, value in zip(phis, values, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, count), inside, after)
+    builder.position_at_end(after)
+    return values
+
+
+def cases(
+    builder: Builder, name: str, kinds: Sequence[ir.Type], emitters: dict[int, Callable[[Builder, Any], None]]
+) -> Any:
+    """A function of this module that switches on its first argument; made on first use."""
+    kind = ir.FunctionType(ir.VoidType(), [I64, *kinds])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"interleave_{name}")
+    if function.blocks:
+        return function
+    function.linkage = "internal"
+    inner = ir.IRBuilder(function.append_basic_block("entry"))
+    done = function.append_basic_block("done")
+    switch = inner.switch(function.args[0], done)
+    for number, emit in emitters.items():
+        block = function.append_basic_block(f"case{number}")
+        switch.add_case(I64(number), block)
+        inner.position_at_end(block)
+        emit(inner, function.args[1:])
+        inner.branch(done)
+    inner.position_at_end(done)
+    inner.ret_void()
+    return function
+
+
+def multiply_step(
+    builder: Builder, sums: list[Any], rows: Sequence[Any], index: Any, panel: list[Any]
+) -> list[Any]:
+    """One depth step: each row's element times the panel's two vectors."""
+    out = []
+    for number, row in enumerate(rows):
+        x = splat(builder, builder.load(builder.gep(row, [index])))
+        out += [fma(builder, x, panel[half], sums[2 * number + half]) for half in range(2)]
+    return out
+
+
+def finish(builder: Builder, rows: int, sums: Sequence[Any], c: Any, c_stride: Any, add: Any) -> None:
+    """Store the sums, or add them to what is there."""
+    places = [
+        builder.gep(c, [builder.add(builder.mul(c_stride, I64(row)), I64(half * LANES))])
+        for row in range(rows)
+        for half in range(2)
+    ]
+    with builder.if_else(add) as (adding, storing):
+        with adding:
+            for place, value in zip(places, sums, strict=True):
+                store(builder, builder.fadd(load(builder, place), value), place)
+        with storing:
+            for place, value in zip(places, sums, strict=True):
+                store(builder, value, place)
+
+
+def row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any]:
+    return [builder.gep(a, [builder.mul(a_stride, I64(row))]) for row in range(rows)]
+
+
+def _wide_tile(rows: int) -> Callable[[Builder, Any], None]:
+    def emit(builder: Builder, arguments: Any) -> None:
+        c, c_stride, a, a_stride, b, b_stride, depth, add = arguments
+        at_row = row_pointers(builder, rows, a, a_stride)
+
+        def step(index: Any, sums: list[Any]) -> list[Any]:
+            place = builder.gep(b, [builder.mul(index, b_stride)])
+            panel = [load(builder, builder.gep(place, [I64(half * LANES)])) for half in range(2)]
+            return multiply_step(builder, sums, at_row, index, panel)
+
+        sums = loop(builder, depth, [constant(0.0)] * (2 * rows), step)
+        finish(builder, rows, sums, c, c_stride, add)
+
+    return emit
+
+
+def flag(builder: Builder, value: Any) -> Any:
+    return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
+
+
+@emitted
+def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
+    """c[rows, PANEL] = (c +, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
+    at = types.int64
+    signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
+
+    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add = arguments
+        kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG]
+        function = cases(builder, "wide_tile", kinds, {n: _wide_tile(n) for n in range(1, ROWS + 1)})
+        c, a, b = (
+            element_pointer(context, builder, signature.args[place], *pair)
+            for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
+        )
+        builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add)])
+        return context.get_dummy_value()
+
+    return signature, codegen

@@ -1,0 +1,73 @@
+"""Adapters that can run here, in processes of their own, on tiny weights: the same tokens, times in order."""
+
+import itertools
+import sys
+
+import pytest
+
+from interleave.lab.peers.engines import OUR_ENGINE, PEERS, Engine
+from interleave.lab.peers.process import EngineProcess, PeerError
+from interleave.lab.peers.workload_file import Workload, WorkloadFile
+
+OPTIONS = {"threads": 1, "engine": "mixed", "chunk_budget": 16, "rows": 4, "cache_gb": 1, "longest": 80}
+
+
+def served(engine, folder, *workloads):
+    with EngineProcess(engine, sys.executable, {**OPTIONS, "model": str(folder)}) as process:
+        return process.hello, [process.serve(workload) for workload in workloads]
+
+
+@pytest.fixture(scope="module")
+def ours(tiny_folder, small_file):
+    file = WorkloadFile(small_file)
+    return served(OUR_ENGINE, tiny_folder, file.workload("peer-mixed32"), file.workload("peer-disturb"))
+
+
+@pytest.mark.parametrize("name", ["hf-batching", "hf-generate"])
+def test_transformers_gives_our_tokens(name, ours, tiny_folder, small_file):
+    """Greedy, through a paged cache or a padded batch; both batches twice, since a process stays loaded."""
+    workload = WorkloadFile(small_file).workload("peer-mixed32")
+    hello, runs = served(PEERS[name], tiny_folder, workload, workload)
+    assert hello["versions"].keys() == {"transformers", "torch"}
+    assert hello["flags"]["threads"] == 1
+    for run in runs:
+        assert run.tokens == ours[1][0].tokens
+        in_order(run)
+
+
+def test_a_late_request_joins_a_running_batch(ours, tiny_folder, small_file):
+    workload = WorkloadFile(small_file).workload("peer-disturb")
+    _, (theirs,) = served(PEERS["hf-batching"], tiny_folder, workload)
+    for run in (theirs, ours[1][1]):
+        in_order(run)
+        assert run.late_s is not None
+        assert run.times_s[0][workload.after_tokens - 1] <= run.late_s < run.times_s[-1][0]
+    assert theirs.tokens == ours[1][1].tokens
+
+
+def test_a_static_batch_admits_nobody(tiny_folder, small_file):
+    workload = WorkloadFile(small_file).workload("peer-disturb")
+    with pytest.raises(PeerError, match="a static batch admits no late request"):
+        served(PEERS["hf-generate"], tiny_folder, workload)
+
+
+def test_this_engine_says_what_ran(ours):
+    hello, runs = ours
+    assert hello["flags"]["engine"] == "mixed"
+    assert hello["flags"]["chunk_budget"] == 16
+    assert {"torch", "numba"} <= hello["versions"].keys()
+    assert len(set(itertools.chain(*runs[0].tokens))) > 3
+
+
+def test_a_process_that_fails_says_why(tmp_path):
+    with pytest.raises(PeerError, match=r"this engine ended with code 1:[\s\S]*unknown model"):
+        served(OUR_ENGINE, "no-such-model", Workload("none", ()))
+    broken = Engine("broken", "broken", "no_such_adapter", "", "", "folder")
+    with pytest.raises(PeerError, match="No module named"):
+        served(broken, tmp_path)
+
+
+def in_order(run):
+    for times in run.times_s:
+        assert times == sorted(times)
+        assert 0 < times[0] <= times[-1] <= run.wall_s

@@ -1,0 +1,112 @@
+"""The machine's ceilings: measured for real on small sizes, kept by identity, absent without fuss."""
+
+import json
+
+import jsonschema
+import pytest
+import torch
+
+from interleave.lab.bench import summary_lines
+from interleave.lab.bench_config import BenchConfig
+from interleave.lab.bench_run import run_bench
+from interleave.lab.devices import place
+from interleave.lab.machine import PATHS, fastest_paths, machine_lines, measure_machine
+from interleave.lab.machine_store import (
+    ceilings_of,
+    known_ceilings,
+    known_roofline,
+    load_machine,
+    machine_identity,
+    machine_path,
+    save_machine,
+)
+from interleave.lab.paths import data_dir
+from interleave.lab.timing import HELD_VARIABLE
+from interleave.model.sources import load_model
+
+SCHEMA = json.loads((data_dir() / "schema" / "machine.schema.json").read_text())
+HERE = place("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path):
+    """Nothing here is a timing to keep, so no lock is waited for."""
+    monkeypatch.setenv(HELD_VARIABLE, "cpu")
+    monkeypatch.setenv("INTERLEAVE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def measured():
+    threads = torch.get_num_threads()
+    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HELD_VARIABLE, "cpu")
+        document = measure_machine("tiny", repeats=2, read_bytes=2**20, row_counts=(1, 3), say=said.append)
+    torch.set_num_threads(threads)
+    return document
+
+
+def test_the_document_is_valid_and_whole(measured):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(measured, allow_nan=False)))
+    assert {(line["path"], line["rows"]) for line in measured["linear_paths"]} == {
+        (path, rows) for path in PATHS for rows in (1, 3)
+    }
+    assert set(fastest_paths(measured["linear_paths"])) == {1, 3}
+    lines = "\n".join(machine_lines(measured))
+    assert "GB/s" in lines
+    assert "GFLOP/s at 512 rows" in lines
+    assert "3 rows" in lines
+
+
+def test_it_is_found_again_by_processor_threads_and_versions(measured):
+    assert known_ceilings(HERE.device, HERE.threads) is None
+    path = save_machine(measured)
+    assert path == machine_path(machine_identity(HERE.device, HERE.threads))
+    assert known_ceilings(HERE.device, HERE.threads) == ceilings_of(measured)
+    assert known_ceilings(HERE.device, HERE.threads + 1) is None
+    assert known_ceilings("another processor", HERE.threads) is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"schema_version": 1', '"schema_version": 2'),
+        lambda text: "[]",
+        lambda text: text.replace('"read_bytes_per_s"', '"other"'),
+    ],
+)
+def test_a_file_that_cannot_be_used_counts_as_none(measured, spoil):
+    path = save_machine(measured)
+    path.write_text(spoil(path.read_text()))
+    assert load_machine(HERE.device, HERE.threads) is None
+    assert known_roofline(load_model("tiny").decoder) is None
+
+
+def test_figures_have_a_floor_only_where_the_machine_is_measured(measured):
+    config = BenchConfig(
+        arrivals="closed", engine="mixed", workload="mixed8", scale=64, model="tiny", warmup=0
+    )
+    without = run_bench(config)
+    assert without["floor_s"] is without["roofline"] is None
+    assert {step["floor_s"] for step in without["steps"]} == {None}
+    assert "interleave machine" in "\n".join(summary_lines(without))
+    save_machine(measured)
+    found = run_bench(config)
+    assert found["floor_s"] == pytest.approx(sum(step["floor_s"] for step in found["steps"]))
+    assert min(step["floor_s"] for step in found["steps"]) > 0
+    assert found["roofline"]["weight_bytes"] == load_model("tiny").decoder.step_weight_bytes
+    assert "of the possible reached" in "\n".join(summary_lines(found))
+
+
+def test_other_types_have_no_float32_roofline(measured):
+    save_machine(measured)
+    assert known_roofline(load_model("tiny").decoder) is not None
+    assert known_roofline(load_model("tiny", "bf16").decoder) is None
+
+
+@pytest.mark.parametrize("bad", [{"repeats": 0}, {"read_bytes": 0}, {"row_counts": (1, 0)}])
+def test_counts_below_one_are_refused(bad):
+    with pytest.raises(ValueError, match="must be at least 1, got 0"):
+        measure_machine("tiny", **bad)

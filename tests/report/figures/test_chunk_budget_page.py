@@ -1,0 +1,82 @@
+"""The chunk-budget page from tiny weights: the shipped notebook, run for real, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pandas as pd
+import pytest
+
+from interleave.report.figures import chunk_budget as draw
+from interleave.report.layout import find_notebook
+from interleave.report.runner import run_notebook
+
+
+def test_the_notebook_becomes_a_page_with_any_choice(out: Path) -> None:
+    chosen: dict[str, Any] = {
+        "model": "tiny",
+        "engines": ["mixed"],
+        "budgets": [128, 512],
+        "rows": 3,
+        "num_requests": 6,
+        "step_tokens": [2, 8],
+        "repeats": 1,
+    }
+    result = run_notebook(find_notebook("chunk_budget"), overrides=chosen, say=lambda _: None)
+    notebook = nbformat.read(result.path, as_version=4)
+    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    assert "not run" in shown  # predictions about chunked stay open
+    assert {"knee", "pieces_24"} == set(result.provenance["numbers"])
+
+
+def points() -> pd.DataFrame:
+    """Made-up runs: chunked and mixed at three budgets, a step curve with its knee at 8, four cuts."""
+    rows: list[dict[str, Any]] = []
+    for engine, gain in (("chunked", 1.0), ("mixed", 1.2)):
+        for budget, rate, gap in ((8, 1.0, 0.1), (16, 1.5, 0.2), (32, 1.6, 0.5)):
+            measured = {"served_rate": rate * gain, "worst_gap_s": gap, "gap_p50_s": 0.05, "ttft_p50_s": 1.0}
+            rows.append(
+                {"kind": "serve", "engine": engine, "budget": budget, "prefill_long_s": 1.0, **measured}
+            )
+    for tokens, seconds in ((1, 1.0), (2, 1.0), (4, 1.1), (8, 1.2), (16, 2.0)):
+        rows += [
+            {"kind": "step", "tokens": tokens, "prefill_s": seconds * noise} for noise in (1.0, 0.9, 3.0)
+        ]
+    for steps, seconds in ((1, 1.0), (2, 1.1), (6, 1.2), (24, 3.0)):
+        rows.append(
+            {"kind": "passes", "tokens": 96, "chunk": 96 // steps, "steps": steps, "prefill_s": seconds}
+        )
+    return pd.DataFrame(rows)
+
+
+def test_the_knee_is_where_positions_stop_being_free() -> None:
+    curve = draw.step_curve(points()).set_index("tokens")
+    assert curve.loc[16, "median"] == 2.0  # of 2.0, 1.8 and 6.0
+    assert draw.knee(draw.step_curve(points())) == 8  # 0.15 s a position against 0.125 at 16
+
+
+def test_pieces_are_set_against_one() -> None:
+    table = draw.pieces_table(points())
+    assert list(table["pieces"]) == ["1 x 96", "2 x 48", "6 x 16", "24 x 4"]
+    assert list(table["against one piece"]) == pytest.approx([1.0, 1.1, 1.2, 3.0])
+    assert list(table["re-read [positions]"]) == [0, 48, 240, 1104]
+
+
+def test_verdicts_say_held_missed_or_not_run() -> None:
+    found = draw.verdicts(points(), usual=32).set_index("no.")
+    assert found.loc["2", "measured"] == pytest.approx(0.5 - 1 / 15)
+    assert dict(found["verdict"]) == {
+        "1a": "held",
+        "1b": "held",
+        "2": "held",
+        "3a": "held",
+        "3b": "missed",
+        "4a": "held",
+        "4b": "held",
+        "5a": "held",
+        "5b": "missed",
+    }
+    alone = draw.verdicts(points()[lambda rows: rows["engine"] != "mixed"], usual=32).set_index("no.")
+    assert list(alone.loc[["5a", "5b"], "verdict"]) == ["not run", "not run"]

@@ -1,0 +1,71 @@
+"""The step-trace page from tiny weights: the shipped notebook, run for real, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from interleave.report.figures import step_trace as draw
+from interleave.report.layout import find_notebook
+from interleave.report.runner import run_notebook
+
+
+def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> None:
+    chosen = {"model": "tiny", "rows": [3, 4], "num_requests": 6, "engines": ["continuous", "mixed"]}
+    result = run_notebook(find_notebook("step_trace"), overrides=chosen, say=lambda _: None)
+    notebook = nbformat.read(result.path, as_version=4)
+    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    assert "not run" in shown  # predictions about engines that were left out stay open
+    assert {"worst_gap_ratio", "unaccounted"} == set(result.provenance["numbers"])
+
+
+def points(**gaps_s: list[float]) -> pd.DataFrame:
+    """A run of 10 s and two steps per engine, 8 rows, with the given gaps."""
+    rows: list[dict[str, object]] = []
+    for engine, values in gaps_s.items():
+        facts = {"engine": engine, "rows": 8}
+        rows.append({**facts, "kind": "run", "wall_s": 10.0})
+        for step, (start_s, tokens) in enumerate([(0.0, 16), (6.0, 0)]):
+            parts = {f"{part}_s": 0.0 for part in draw.PARTS} | {"prefill_s": 3.0, "host_s": 1.5}
+            counts = {"forwards": 2, "prefill_tokens": tokens}
+            times = {"step": step, "start_s": start_s, "end_s": start_s + 4.0 - step}
+            rows.append({**facts, "kind": "step", **times, **counts, **parts})
+        rows += [{**facts, "kind": "gap", "step": 0, "request": "r", "gap_s": gap} for gap in values]
+    return pd.DataFrame(rows)
+
+
+def test_attribution_says_what_no_part_accounts_for() -> None:
+    (line,) = draw.attribution(points(chunked=[1.0])).to_dict("records")
+    assert (line["wall_s"], line["prefill_s"], line["steps"], line["forwards"]) == (10.0, 6.0, 2, 4)
+    assert line["unaccounted"] == pytest.approx(0.1)
+
+
+def test_a_spike_is_more_than_three_usual_gaps_of_its_own_run() -> None:
+    both = points(chunked=[1.0, 1.0, 1.0, 3.0, 3.1], whole=[2.0, 2.0, 3.1])
+    assert list(draw.spikes(both)["gap_s"]) == [3.1]
+    lines = draw.gap_table(both, 8).set_index("engine")
+    assert list(lines.loc["chunked"]) == [5, 1000, 3100, 1, pytest.approx(100 * 3.1 / 9.1)]
+    assert list(lines["spikes"]) == [1, 0]
+
+
+def test_steps_with_and_without_prefill_are_told_apart() -> None:
+    (line,) = draw.step_table(points(chunked=[1.0]), 8).to_dict("records")
+    assert (line["steps"], line["with prefill [%]"]) == (2, 50)
+    assert (line["median with [ms]"], line["median without [ms]"], line["longest [ms]"]) == (4000, 3000, 4000)
+
+
+def test_verdicts_say_held_missed_or_not_run() -> None:
+    found = draw.verdicts(points(chunked=[1.0, 2.0], whole=[0.5, 5.0])).set_index("no.")["verdict"]
+    assert dict(found) == {
+        "1": "missed",  # a tenth of the wall time belongs to no part
+        "2": "missed",  # the host takes 30%
+        "3a": "held",
+        "3b": "not run",
+        "4": "missed",
+        "5a": "not run",
+        "5b": "not run",
+        "6": "not run",
+    }

@@ -1,0 +1,22 @@
+"""What the status page says of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_notebook
+
+from interleave.report.runs import Page, Run
+from interleave.report.status import versions_table
+
+
+def page(**origin: object) -> Page:
+    notebook = new_notebook(metadata={"interleave": {"commit": "0123456789abcdef", **origin}})
+    return Page(Run("01_toy", "toy", "A toy"), "cpu", Path("01_toy.ipynb"), notebook)
+
+
+@pytest.mark.parametrize(("dirty", "shown"), [(True, "0123456789, with changes"), (False, "0123456789")])
+def test_a_commit_that_does_not_tell_all_says_so(dirty: bool, shown: str) -> None:
+    (row,) = versions_table([page(dirty=dirty, python="3.11.2")])["rows"]
+    assert row == [{"text": "A toy", "page": "book/pages/01_toy"}, shown, "3.11.2", "–", "–", "–"]
