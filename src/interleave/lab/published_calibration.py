@@ -9,7 +9,8 @@ What is assumed, and where it comes from:
   position as its share of the arithmetic (Qwen2.5-1.5B: 28 layers x 4 x 12 heads x 128 against
   2 x 1.31e9 parameters). The published numbers cannot tell the two apart.
 - The copy of a padded group into the pool costs by the row: it is a loop of small launches, whose
-  bytes alone would take 0.8 ms.
+  bytes alone would take 0.8 ms. (By the position would fit the calibration rows a little better, at a
+  cost above that of the position's whole forward; LOG.md compares the two.)
 - The kernel rows stand for 28 layers of attention over 32 rows of the mixed draw in mid-run.
 - The median decode step of 32 mixed rows is taken over the steps of the disturbance in which all 32
   rows decode and nothing else happens.
