@@ -182,6 +182,7 @@ def four_bit_matrix(rows: int, width: int, generator: torch.Generator) -> Tensor
     """
     whole = width - width % Q4_1_RUN
     steps = torch.randint(0, 16, (rows, whole // Q4_1_RUN, Q4_1_RUN), generator=generator).float()
+    steps[..., 0], steps[..., 1] = 0, 15  # a quantiser uses the whole range of every run
     scale = ((torch.rand(rows, whole // Q4_1_RUN, 1, generator=generator) + 0.5) / width**0.5 / 5).half()
     matrix = (steps * scale.float() - (scale * 7.5).half().float()).view(rows, whole)
     rest = torch.randn(rows, width - whole, generator=generator) / width**0.5
