@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from interleave.cli_simulate import fit, simulate
 from interleave.openmp import wait_passively
 
 PROFILES = ("quick", "cpu", "gpu")
@@ -26,6 +27,7 @@ Examples:
   interleave bench closed --engine chunked --workload mixed32 --scale 4
   interleave gate --quick
   interleave kernels compile --arch sm_90
+  interleave simulate published
   interleave check
 """
 
@@ -647,6 +649,10 @@ def _bench(arrivals: str, default_workload: str, json_path: str | None, options:
             click.echo(f"{'document':12} {out}")
 
     run_bench(config, say=_progress, publish=publish)
+
+
+main.add_command(fit)
+main.add_command(simulate)
 
 
 if __name__ == "__main__":

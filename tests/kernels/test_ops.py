@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -128,6 +129,12 @@ def test_argmax_where_nothing_is_finite(device: str) -> None:
     logits[1, 8999] = math.nan
     logits[2, [70, 8500]] = math.inf
     assert ops.argmax(logits).tolist() == reference.argmax(logits).tolist() == [0, 8999, 70]
+
+
+def test_no_op_is_missing() -> None:
+    """The decoder asks a module for its ops by name, and a CUDA device gets this one by default."""
+    named = {name for name, value in vars(reference).items() if inspect.isfunction(value) and name[0] != "_"}
+    assert named == set(ops.__all__)
 
 
 def test_an_engine_on_the_fused_ops_generates_the_tokens_of_the_reference(device: str) -> None:

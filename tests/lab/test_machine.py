@@ -10,7 +10,7 @@ from interleave.lab.bench import summary_lines
 from interleave.lab.bench_config import BenchConfig
 from interleave.lab.bench_run import run_bench
 from interleave.lab.devices import place
-from interleave.lab.machine import PATHS, fastest_paths, machine_lines, measure_machine
+from interleave.lab.machine import PATHS, fastest_paths, four_bit_matrix, machine_lines, measure_machine
 from interleave.lab.machine_store import (
     ceilings_of,
     known_ceilings,
@@ -22,6 +22,8 @@ from interleave.lab.machine_store import (
 )
 from interleave.lab.paths import data_dir
 from interleave.lab.timing import HELD_VARIABLE
+from interleave.model.ops import simd
+from interleave.model.simd.forms import NAMES
 from interleave.model.sources import load_model
 
 SCHEMA = json.loads((data_dir() / "schema" / "machine.schema.json").read_text())
@@ -110,3 +112,13 @@ def test_other_types_have_no_float32_roofline(measured):
 def test_counts_below_one_are_refused(bad):
     with pytest.raises(ValueError, match="must be at least 1, got 0"):
         measure_machine("tiny", **bad)
+
+
+def test_weights_are_timed_in_the_form_that_the_embedded_model_has() -> None:
+    """Else a path that keeps narrow weights narrow is timed on wide ones."""
+    matrix = four_bit_matrix(40, 96, torch.Generator().manual_seed(1))
+    assert NAMES[simd.pack(matrix).form] == "q4_1"
+    assert matrix.std() == pytest.approx(96**-0.5, rel=0.2)
+    assert abs(matrix.mean()) < 0.02
+    odd = four_bit_matrix(40, 50, torch.Generator().manual_seed(1))
+    assert odd.shape == (40, 50)

@@ -6,16 +6,18 @@ the simulator is this class with an executor that only predicts times. Imports n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
 from interleave.schedule.scheduler import Scheduler
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Executed:
     """What computing a plan gave.
 
@@ -23,11 +25,17 @@ class Executed:
     parts_s: seconds by kind: prefill, decode, mixed (a forward with both), copy, sample.
     copied_tokens: positions whose K and V were moved: out of a throwaway cache, or to close a gap
     between slots.
+    repeats: how often in a row the plan was computed, at most `plan.repeats`; an executor that only
+    predicts may leap, one that computes does not.
+    span_s: seconds of the first and last of these steps, equally spaced between; None where only a
+    clock can tell.
     """
 
     tokens: dict[str, int]
     parts_s: dict[str, float] = field(default_factory=dict)
     copied_tokens: int = 0
+    repeats: int = 1
+    span_s: tuple[float, float] | None = None
 
 
 class Executor(Protocol):
@@ -46,7 +54,7 @@ class Finished:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepOutcome:
     """A step after the fact. `held_rows` counts decodes of rows that had already ended.
 
@@ -56,7 +64,7 @@ class StepOutcome:
 
     plan: StepPlan
     executed: Executed
-    tokens: list[tuple[str, int]]
+    tokens: Sequence[tuple[str, int]]
     finished: list[Finished]
     prefill_tokens: int
     decode_rows: int
@@ -88,17 +96,20 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Queue a request, or raise ValueError and hold nothing."""
-        self.validate(request)
+        self._check_vocabulary(request)
         self.scheduler.submit(request)
 
     def validate(self, request: Request) -> None:
         """ValueError for a request that this engine can never serve, whatever else is running."""
+        self._check_vocabulary(request)
+        self.scheduler.validate(request)
+
+    def _check_vocabulary(self, request: Request) -> None:
         if self.vocab_size is not None and max(request.prompt) >= self.vocab_size:
             raise ValueError(
                 f"request {request.request_id!r}: token id {max(request.prompt)} is outside the "
                 f"vocabulary of {self.vocab_size}"
             )
-        self.scheduler.validate(request)
 
     def abort(self, request_id: str) -> bool:
         """End a live request and give its blocks back; False for one unknown or already ended."""
@@ -111,25 +122,37 @@ class Engine:
     def step(self) -> StepOutcome:
         """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
         plan = self.scheduler.plan()
-        prefill_tokens, decode_rows = plan.num_prefill_tokens, plan.num_decode_rows
-        pieces = [piece for forward in plan.forwards for piece in forward]
-        held_rows = sum(1 for piece in pieces if piece.row.finish_reason is not None)
-        asked_for = [piece for piece in pieces if piece.row.finish_reason is None]
-        attended_tokens = sum(piece.num_attended_tokens for piece in asked_for)
-        context_tokens = sum(piece.stop for piece in asked_for)
-        rows = list(self.scheduler.rows)
-        blocks = {row.request_id: row.blocks for row in rows}
+        prefill_tokens = decode_rows = held_rows = attended_tokens = context_tokens = 0
+        for forward in plan.forwards:
+            if type(forward) is LockstepForward:
+                decode_rows += len(forward)
+                attended_tokens += forward.rows.attended
+                context_tokens += forward.rows.attended
+                continue
+            for row, start, num_tokens in forward:
+                if start < row.prefill_target:
+                    prefill_tokens += num_tokens
+                else:
+                    decode_rows += 1
+                    if row.finish_reason is not None:
+                        held_rows += 1
+                        continue
+                attended_tokens += num_tokens * start + num_tokens * (num_tokens + 1) // 2
+                context_tokens += start + num_tokens
+        committed = None
         try:
             executed = self.executor.execute(plan)
-            committed = self.scheduler.commit(plan, executed.tokens)
-            if released := committed.released:
-                self.executor.release(released, [blocks[row.request_id] for row in released])
+            committed = self.scheduler.commit(plan, executed.tokens, executed.repeats)
+            if committed.released:
+                self.executor.release(committed.released, committed.freed)
         except BaseException as fault:
+            # Also the rows that ended in this very step: the executor may not have heard of it.
+            rows = [*self.scheduler.rows, *(committed.released if committed else [])]
+            blocks = [row.blocks for row in self.scheduler.rows] + (committed.freed if committed else [])
             failed = self.scheduler.live_ids
             for request_id in failed:
                 self.scheduler.abort(request_id, reason="error")
-            # Also the rows that ended in this very step: the executor may not have heard of it.
-            self.executor.release(rows, [blocks[row.request_id] for row in rows])
+            self.executor.release(rows, blocks)
             if not isinstance(fault, Exception):
                 raise
             raise EngineFault(
@@ -139,7 +162,9 @@ class Engine:
             plan=plan,
             executed=executed,
             tokens=committed.tokens,
-            finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released],
+            finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released]
+            if committed.released
+            else [],
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,

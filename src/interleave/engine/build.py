@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from interleave.engine.batched import Engine, Executor
 from interleave.engine.cached import CachedExecutor
 from interleave.engine.executor import Attention, BatchExecutor
+from interleave.engine.ladder import ENGINES, ladder_config
 from interleave.engine.layouts import BlockLayout, SlotLayout
 from interleave.engine.memory import default_pool_blocks, free_bytes, measure_transient
 from interleave.engine.nocache import NoCacheExecutor
@@ -20,30 +20,6 @@ from interleave.schedule.block_pool import BlockPool, need_blocks
 from interleave.schedule.names import nearest
 from interleave.schedule.scheduler import Scheduler, SchedulerConfig
 
-
-@dataclass(frozen=True, slots=True)
-class EngineSpec:
-    """kv: none, one (a single contiguous cache), slots (full-width, compact) or blocks."""
-
-    policy: str
-    kv: str
-    summary: str
-
-
-ENGINES: dict[str, EngineSpec] = {
-    "nocache": EngineSpec("whole", "none", "recompute everything for every token"),
-    "cached": EngineSpec("whole", "one", "one request, one contiguous cache"),
-    "static": EngineSpec("static", "slots", "left-padded batch that starts and ends together"),
-    "continuous": EngineSpec("padded", "slots", "batch re-formed every step, attention over the widest row"),
-    "paged": EngineSpec(
-        "padded", "blocks", "padded group prefill, copied into blocks; decode at true length"
-    ),
-    "whole": EngineSpec(
-        "whole", "blocks", "packed whole prompts straight into blocks; decodes wait meanwhile"
-    ),
-    "chunked": EngineSpec("chunked", "blocks", "a forward of packed chunks, then a forward of decodes"),
-    "mixed": EngineSpec("mixed", "blocks", "decodes and chunks in one forward"),
-}
 BACKENDS = ("cpu", "reference", "triton")
 
 
@@ -90,11 +66,10 @@ def build_engine(
     longest = _request_limit(decoder, max_request_tokens)
     if spec.kv in ("none", "one"):
         max_rows = 1
-    config = SchedulerConfig(
-        policy=spec.policy,
+    config = ladder_config(
+        name,
         order=order,
-        # Budgets shape packed prefill; the rungs below it compute whatever a group or prompt needs.
-        chunk_budget=chunk_budget if spec.kv == "blocks" and spec.policy != "padded" else None,
+        chunk_budget=chunk_budget,
         max_chunk=max_chunk,
         token_budget=token_budget,
         max_rows=max_rows,

@@ -7,10 +7,12 @@ the loop sleeps until a due time, never for a gap, so that a late step delays no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from interleave.engine.batched import Engine, StepOutcome
-from interleave.engine.records import RequestRecord, RunLog, StepRecord
+from interleave.engine.log_recorder import LogRecorder
+from interleave.engine.records import RunLog
 from interleave.schedule.request import Request
 
 CLOCK_ROUNDING_S = 1e-9
@@ -27,9 +29,12 @@ class RunClock:
 
     def now(self) -> float:
         reading = self._source()
-        self._start -= max(0.0, self._last - reading)
+        if reading < self._last:
+            self._start -= self._last - reading
         self._last = reading
-        self._latest = max(self._latest, reading - self._start)
+        elapsed = reading - self._start
+        if elapsed > self._latest:
+            self._latest = elapsed
         return self._latest
 
     def wait_until(self, due_s: float, sleep: Callable[[float], None]) -> None:
@@ -39,6 +44,22 @@ class RunClock:
             sleep(rest_s)
         else:
             self._latest = max(self._latest, due_s)
+
+
+class Recorder(Protocol):
+    """Hears what happens in a run, with the times that the loop read."""
+
+    def arrived(self, request: Request) -> None: ...
+
+    def stepped(self, outcome: StepOutcome, start_s: float, end_s: float, engine: Engine) -> None: ...
+
+    def aborted(self, engine: Engine, now_s: float) -> None:
+        """A callback may have aborted requests: those recorded as live and gone from the engine."""
+        ...
+
+    def failed(self, engine: Engine, now: Callable[[], float]) -> None:
+        """The run ends early: abort in the engine whatever is live, and record it as an error."""
+        ...
 
 
 def serve(
@@ -58,109 +79,55 @@ def serve(
     left empty, the records in `log` are complete up to then, and the exception goes on its way.
     Raises ValueError before anything runs if the engine is busy or refuses a request.
     """
-    if busy := engine.scheduler.live_ids:
-        raise ValueError(f"engine {engine.name!r} is busy: {len(busy)} requests are live already")
+    refuse_busy(engine)
     log = RunLog() if log is None else log
     pending = sorted(requests, key=lambda request: request.due_s)
     for request in pending:
         engine.validate(request)
-    records = _records(pending)
-    log.requests.extend(records.values())
+    recorder = LogRecorder(log, pending)
     run_clock = RunClock(clock)
-    live: dict[str, RequestRecord] = {}
-    arrived = 0
     try:
-        while arrived < len(pending) or engine.has_work:
-            now = run_clock.now()
-            while arrived < len(pending) and pending[arrived].due_s <= now:
-                request = pending[arrived]
-                engine.submit(request)
-                live[request.request_id] = records[request.request_id]
-                arrived += 1
-            if not engine.has_work:
-                run_clock.wait_until(pending[arrived].due_s, sleep)
-                continue
-            start_s = run_clock.now()
-            outcome = engine.step()
-            end_s = run_clock.now()
-            _record_step(log, live, outcome, engine, start_s, end_s)
-            if on_step is not None:
-                on_step(outcome, end_s)
-                _record_aborts(live, engine, run_clock.now())
-    except BaseException:
-        for request_id, record in live.items():
-            engine.abort(request_id)
-            record.finish_s, record.finish_reason = run_clock.now(), "error"
-        raise
+        serve_arrivals(engine, iter(pending), recorder, run_clock, sleep, on_step)
     finally:
         log.wall_s = run_clock.now()
     engine.check()
     return log
 
 
-def _records(pending: list[Request]) -> dict[str, RequestRecord]:
-    records: dict[str, RequestRecord] = {}
-    for request in pending:
-        if request.request_id in records:
-            raise ValueError(f"request id {request.request_id!r} appears twice in one run")
-        records[request.request_id] = RequestRecord(
-            request_id=request.request_id,
-            prompt_tokens=request.prompt_len,
-            max_new_tokens=request.max_new_tokens,
-            due_s=request.due_s,
-        )
-    return records
+def refuse_busy(engine: Engine) -> None:
+    """ValueError for an engine that is serving something already."""
+    if busy := engine.scheduler.live_ids:
+        raise ValueError(f"engine {engine.name!r} is busy: {len(busy)} requests are live already")
 
 
-def _record_step(
-    log: RunLog,
-    live: dict[str, RequestRecord],
-    outcome: StepOutcome,
+def serve_arrivals(
     engine: Engine,
-    start_s: float,
-    end_s: float,
+    arrivals: Iterator[Request],
+    recorder: Recorder,
+    run_clock: RunClock,
+    sleep: Callable[[float], None],
+    on_step: Callable[[StepOutcome, float], None] | None = None,
 ) -> None:
-    plan = outcome.plan
-    for row in plan.admitted:
-        record = live[row.request_id]
-        record.admit_s, record.admit_step = start_s, plan.step
-    for forward in plan.forwards:
-        for piece in forward:
-            if piece.start == 0 and live[piece.row.request_id].first_chunk_s is None:
-                live[piece.row.request_id].first_chunk_s = start_s
-    for request_id, token in outcome.tokens:
-        record = live[request_id]
-        record.tokens.append(token)
-        record.token_times_s.append(end_s)
-    for finished in outcome.finished:
-        record = live.pop(finished.request_id)
-        record.finish_s, record.finish_reason = end_s, finished.reason
-    parts = dict(outcome.executed.parts_s)
-    parts["host"] = max(0.0, end_s - start_s - sum(parts.values()))
-    log.steps.append(
-        StepRecord(
-            step=plan.step,
-            start_s=start_s,
-            end_s=end_s,
-            forwards=len(plan.forwards),
-            prefill_tokens=outcome.prefill_tokens,
-            decode_rows=outcome.decode_rows,
-            padded_tokens=plan.num_padded_tokens + outcome.held_rows,
-            copied_tokens=outcome.executed.copied_tokens,
-            admitted=len(plan.admitted),
-            running=len(engine.scheduler.rows),
-            waiting=len(engine.scheduler.waiting),
-            attended_tokens=outcome.attended_tokens,
-            context_tokens=outcome.context_tokens,
-            sampled_rows=len(outcome.tokens),
-            parts_s=parts,
-        )
-    )
-
-
-def _record_aborts(live: dict[str, RequestRecord], engine: Engine, now: float) -> None:
-    """Requests that a step callback aborted: they are in `live` but no longer in the engine."""
-    gone = live.keys() - set(engine.scheduler.live_ids)
-    for request_id in gone:
-        record = live.pop(request_id)
-        record.finish_s, record.finish_reason = now, "abort"
+    """The loop itself. `arrivals` come sorted by due time; only the next one is ever drawn ahead."""
+    upcoming = next(arrivals, None)
+    try:
+        while upcoming is not None or engine.has_work:
+            now = run_clock.now()
+            while upcoming is not None and upcoming.due_s <= now:
+                engine.submit(upcoming)
+                recorder.arrived(upcoming)
+                upcoming = next(arrivals, None)
+            if not engine.has_work:
+                if upcoming is not None:
+                    run_clock.wait_until(upcoming.due_s, sleep)
+                continue
+            start_s = run_clock.now()
+            outcome = engine.step()
+            end_s = run_clock.now()
+            recorder.stepped(outcome, start_s, end_s, engine)
+            if on_step is not None:
+                on_step(outcome, end_s)
+                recorder.aborted(engine, run_clock.now())
+    except BaseException:
+        recorder.failed(engine, run_clock.now)
+        raise

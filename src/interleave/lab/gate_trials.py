@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from interleave.engine.build import ENGINES, EngineSpec
+from interleave.engine.ladder import ENGINES, EngineSpec
 from interleave.engine.records import RequestRecord
 from interleave.lab.corpus import cut_prompts
 from interleave.lab.serving import model_corpus

@@ -29,6 +29,8 @@ GEMM_ROWS = 512
 READ_BYTES = 512 * 2**20  # many times any cache
 REPEATS = 9
 ROW_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+Q4_1_RUN = 32
+
 PATHS: dict[str, ModuleType] = {"reference": reference, "cpu": cpu} | ({"simd": simd} if simd.HAS_FMA else {})
 """Modules of `model/ops` with `pack` and `linear`; a further path of linear layers is one more entry."""
 
@@ -169,12 +171,22 @@ def packed_layers(config: ModelConfig, ops: ModuleType, count: int) -> list[Laye
     """`count` layers of random matrices, each laid out by `ops.pack`; random, since zeros draw less power."""
     generator = torch.Generator().manual_seed(0)
     return [
-        [
-            (ops.pack(torch.randn(rows, width, generator=generator) / width**0.5), width)
-            for rows, width in shapes(config)
-        ]
+        [(ops.pack(four_bit_matrix(rows, width, generator)), width) for rows, width in shapes(config)]
         for _ in range(count)
     ]
+
+
+def four_bit_matrix(rows: int, width: int, generator: torch.Generator) -> Tensor:
+    """Random float32 values [rows, width] as the embedded model's are: in each run of 32 a 4-bit number
+    times a scale plus a minimum, both float16 (Q4_1). A path that keeps such weights narrow is timed so.
+    """
+    whole = width - width % Q4_1_RUN
+    steps = torch.randint(0, 16, (rows, whole // Q4_1_RUN, Q4_1_RUN), generator=generator).float()
+    steps[..., 0], steps[..., 1] = 0, 15  # a quantiser uses the whole range of every run
+    scale = ((torch.rand(rows, whole // Q4_1_RUN, 1, generator=generator) + 0.5) / width**0.5 / 5).half()
+    matrix = (steps * scale.float() - (scale * 7.5).half().float()).view(rows, whole)
+    rest = torch.randn(rows, width - whole, generator=generator) / width**0.5
+    return torch.cat((matrix, rest), dim=1)
 
 
 def layer_inputs(layers: Sequence[Layer], rows: int) -> list[Tensor]:

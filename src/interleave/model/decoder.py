@@ -60,7 +60,7 @@ class Decoder:
             context = attend(index, q, k, v)
             delta = ops.linear(context.reshape(-1, heads * dim), layer.o)
             residual, x = ops.add_norm(residual, delta, layer.post_norm, config.rms_norm_eps)
-            delta = ops.linear(ops.swiglu(ops.linear(x, layer.gate_up)), layer.down)
+            delta = ops.linear(ops.gated(x, layer.gate_up), layer.down)
         return ops.add_norm(residual, delta, self.weights.final_norm, config.rms_norm_eps)[1]
 
     @torch.inference_mode()

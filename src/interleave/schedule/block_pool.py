@@ -6,7 +6,7 @@ runs, which the attention backends read as one piece.
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left
 from dataclasses import dataclass
 
 
@@ -33,7 +33,7 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
         self._free = list(range(num_blocks))
-        self._owner: dict[int, str] = {}
+        self._held: dict[str, list[int]] = {}
 
     @property
     def num_free(self) -> int:
@@ -43,29 +43,52 @@ class BlockPool:
         """Give `count` free blocks to `owner`, lowest ids first. RuntimeError when there are too few."""
         if count > len(self._free):
             raise RuntimeError(f"{owner!r} asks for {count} blocks, {len(self._free)} are free")
-        blocks = [heapq.heappop(self._free) for _ in range(count)]
-        for block in blocks:
-            self._owner[block] = owner
+        blocks = self._free[:count]
+        del self._free[:count]
+        self._held[owner] = self._held.get(owner, []) + blocks
         return blocks
 
     def free(self, blocks: list[int], owner: str) -> None:
-        """Take `blocks` back from `owner`. RuntimeError when one of them is not its own."""
+        """Take `blocks` back from `owner`. RuntimeError, taking none, when one of them is not its own."""
+        if not blocks:
+            return
+        held = self._held.get(owner)
+        if held == blocks:
+            del self._held[owner]
+        else:
+            self._take(blocks, owner, held or [])
+        # The list stays in order: only the stretch that the returned ids fall into is sorted again.
+        free = self._free
+        low, high = bisect_left(free, min(blocks)), bisect_left(free, max(blocks))
+        free[low:high] = sorted(free[low:high] + blocks)
+
+    def _take(self, blocks: list[int], owner: str, held: list[int]) -> None:
+        """Some of what an owner holds, or in another order."""
+        left = list(held)
         for block in blocks:
-            if self._owner.get(block) != owner:
-                raise RuntimeError(f"block {block} belongs to {self._owner.get(block)!r}, not to {owner!r}")
-            del self._owner[block]
-            heapq.heappush(self._free, block)
+            if block not in left:
+                holder = next((name for name, others in self._held.items() if block in others), None)
+                holder = None if holder == owner else holder  # given back twice
+                raise RuntimeError(f"block {block} belongs to {holder!r}, not to {owner!r}")
+            left.remove(block)
+        self._held[owner] = left
+        if not left:
+            del self._held[owner]
 
     def check(self) -> PoolUse:
         """Assert conservation: each block is free or owned once, and none is lost."""
         free = set(self._free)
         if len(free) != len(self._free):
             raise AssertionError("a block is twice in the free list")
-        if free & self._owner.keys():
-            raise AssertionError(f"blocks both free and owned: {sorted(free & self._owner.keys())}")
-        if len(free) + len(self._owner) != self.num_blocks:
-            raise AssertionError(f"{len(free)} free + {len(self._owner)} owned != {self.num_blocks} blocks")
-        return PoolUse(num_free=len(free), num_owned=len(self._owner))
+        held = [block for blocks in self._held.values() for block in blocks]
+        owned = set(held)
+        if len(owned) != len(held):
+            raise AssertionError("a block is owned twice")
+        if free & owned:
+            raise AssertionError(f"blocks both free and owned: {sorted(free & owned)}")
+        if len(free) + len(owned) != self.num_blocks:
+            raise AssertionError(f"{len(free)} free + {len(owned)} owned != {self.num_blocks} blocks")
+        return PoolUse(num_free=len(free), num_owned=len(owned))
 
     def owned_by(self, owner: str) -> list[int]:
-        return sorted(block for block, name in self._owner.items() if name == owner)
+        return sorted(self._held.get(owner, []))

@@ -6,6 +6,7 @@ does not know how it will be executed, by which kernels, or how long that takes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,17 +42,24 @@ class Piece(NamedTuple):
         return self.stop == self.row.known_len
 
 
-Forward = tuple[Piece, ...]
+Forward = Sequence[Piece]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepPlan:
-    """What one step computes. `padded` asks for the prefill as one left-padded dense group."""
+    """What one step computes. `padded` asks for the prefill as one left-padded dense group.
+
+    repeats: steps in a row for which the scheduler would plan the same, each piece moved on by its
+    own length, unless a request arrives or is aborted meanwhile. 1 unless the scheduler looks ahead.
+    full: an arrival would change nothing either, since every row is taken or somebody waits already.
+    """
 
     step: int
     admitted: tuple[Row, ...]
     forwards: tuple[Forward, ...]
     padded: bool = False
+    repeats: int = 1
+    full: bool = False
 
     @property
     def num_query_tokens(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from interleave.schedule.lockstep import Lockstep, LockstepForward
 from interleave.schedule.plan import Forward, Piece
 from interleave.schedule.row import Row
 
@@ -53,7 +54,15 @@ def split(num_tokens: int, size: int) -> list[tuple[int, int]]:
 
 
 def _decodes(rows: Sequence[Row]) -> Forward:
-    return tuple(Piece(row, row.known_len - 1, 1) for row in rows)
+    """The newest token of each row: all before it is computed, so it stands at `num_computed`.
+
+    A step makes a piece for every row; `tuple.__new__` makes them in half the time that `Piece` takes,
+    and rows in lockstep leave it to whoever looks at the pieces.
+    """
+    if type(rows) is Lockstep:
+        return LockstepForward(rows)
+    new = tuple.__new__
+    return tuple([new(Piece, (row, row.num_computed, 1)) for row in rows])
 
 
 def _chunks(prefilling: Sequence[Row], budget: int, limits: Limits) -> Forward:
@@ -81,12 +90,14 @@ def _whole_prompts(prefilling: Sequence[Row], budget: int, alone: bool) -> Forwa
 
 
 def _non_empty(*forwards: Forward) -> tuple[Forward, ...]:
-    return tuple(forward for forward in forwards if forward)
+    return tuple([forward for forward in forwards if forward])
 
 
 def _chunks_and_decodes(
     prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits
 ) -> tuple[Forward, Forward]:
+    if not prefilling:
+        return (), _decodes(decoding)  # T leaves room for every row
     if not limits.prefill_first:
         budget = min(limits.chunk_budget, limits.token_budget - len(decoding))
         return _chunks(prefilling, budget, limits), _decodes(decoding)
@@ -129,7 +140,7 @@ def chunked(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) 
 def mixed(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
     """Decodes and chunks in one forward."""
     chunks, decodes = _chunks_and_decodes(prefilling, decoding, limits)
-    return _non_empty(decodes + chunks)
+    return _non_empty((*decodes, *chunks))
 
 
 POLICIES: dict[str, Policy] = {

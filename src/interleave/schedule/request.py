@@ -13,11 +13,12 @@ from numbers import Integral, Real
 
 
 def _is_int(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral)
+    return type(value) is int or (not isinstance(value, bool) and isinstance(value, Integral))
 
 
 def _is_finite(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+    is_real = type(value) is float or (not isinstance(value, bool) and isinstance(value, Real))
+    return is_real and math.isfinite(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Request:
     def __post_init__(self) -> None:
         if not isinstance(self.prompt, range):
             object.__setattr__(self, "prompt", self._ids("prompt", self.prompt))
-        object.__setattr__(self, "stop_ids", frozenset(self._ids("stop_ids", self.stop_ids)))
+        if self.stop_ids or not isinstance(self.stop_ids, frozenset):
+            object.__setattr__(self, "stop_ids", frozenset(self._ids("stop_ids", self.stop_ids)))
         if not self.prompt:
             raise self._refusal("the prompt is empty; it needs at least one token")
         # The ends of a range bound it; a simulated prompt is never walked.

@@ -20,6 +20,7 @@ class Row:
         because lengths grow as tokens are emitted.
     last_served_step: the last step that computed anything for this row (-1: none yet); under
         prefill-first order the least recently served decode goes first.
+    number: how many were admitted before it.
     finish_reason: set at the last token. A row of a static batch is held after that until the
         whole batch has ended.
     """
@@ -32,14 +33,22 @@ class Row:
     emitted: list[int] = field(default_factory=list)
     last_served_step: int = -1
     finish_reason: str | None = None
+    number: int = 0
+    # Stored, since every step asks every row for them.
+    request_id: str = field(init=False)
+    known_len: int = field(init=False)
 
-    @property
-    def request_id(self) -> str:
-        return self.request.request_id
+    def __post_init__(self) -> None:
+        self.request_id = self.request.request_id
+        self.known_len = len(self.request.prompt) + len(self.emitted)
 
-    @property
-    def known_len(self) -> int:
-        return len(self.request.prompt) + len(self.emitted)
+    def emit(self, token: int, times: int = 1) -> None:
+        """Append a sampled token, `times` over where a recurring step is booked at once."""
+        if times == 1:
+            self.emitted.append(token)
+        else:
+            self.emitted.extend([token] * times)
+        self.known_len += times
 
     @property
     def is_prefilling(self) -> bool:
@@ -63,6 +72,8 @@ class Row:
         return [*prompt[start:], *self.emitted[: stop - len(prompt)]]
 
     def check(self) -> None:
+        if self.known_len != len(self.request.prompt) + len(self.emitted):
+            raise AssertionError(f"{self.request_id!r}: known_len {self.known_len} is stale")
         if not 0 <= self.num_computed <= self.known_len <= self.request.total_len:
             raise AssertionError(
                 f"{self.request_id!r}: computed {self.num_computed}, known {self.known_len}, "

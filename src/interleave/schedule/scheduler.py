@@ -9,13 +9,15 @@ engine and a simulation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.lockstep import Lockstep, LockstepForward, LockstepTokens
 from interleave.schedule.names import nearest
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
+from interleave.schedule.recurrence import recurrences
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
 
@@ -81,35 +83,52 @@ class SchedulerConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Committed:
-    """What a step brought about: tokens emitted, and rows that gave their blocks back."""
+    """What a step brought about: tokens emitted, and rows that gave their blocks back, with these."""
 
-    tokens: list[tuple[str, int]]
+    tokens: Sequence[tuple[str, int]]
     released: list[Row]
+    freed: list[list[int]]
 
 
 class Scheduler:
-    """Owns the waiting queue, the rows and the pool."""
+    """Owns the waiting queue, the rows and the pool.
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+    look_ahead: count in each plan how often it recurs (`StepPlan.repeats`), for an executor that only
+    predicts and can book several steps at once. It samples placeholders: every token is 0, and a
+    request with stop ids is refused.
+    """
+
+    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, look_ahead: bool = False) -> None:
         self.config = config
+        self.look_ahead = look_ahead
         self.pool = pool
         self.step = 0
         self.waiting: deque[Request] = deque()
-        self.rows: list[Row] = []
+        self._rows: list[Row] = []
+        self._num_admitted = 0
+        # Rows of a static batch are held after their end, so they don't move together.
+        self._lockstep = Lockstep() if look_ahead and config.policy != "static" else None
         self._policy = POLICIES[config.policy]
         self._limits = config.limits
         self._live: set[str] = set()
 
     @property
+    def rows(self) -> list[Row]:
+        """Admitted and not ended, in order of admission."""
+        if self._lockstep is not None:
+            self._lockstep.write_all()
+        return self._rows
+
+    @property
     def has_work(self) -> bool:
-        return bool(self.waiting or self.rows)
+        return bool(self.waiting or self._rows)
 
     @property
     def live_ids(self) -> list[str]:
         """Ids of every request that waits or runs, rows first."""
-        return [row.request_id for row in self.rows] + [request.request_id for request in self.waiting]
+        return [row.request_id for row in self._rows] + [request.request_id for request in self.waiting]
 
     def submit(self, request: Request) -> None:
         """Queue a request. ValueError, holding nothing, for one that is a duplicate or can never fit."""
@@ -121,6 +140,10 @@ class Scheduler:
 
     def validate(self, request: Request) -> None:
         """ValueError for a request that these limits and this pool can never serve."""
+        if self.look_ahead and request.stop_ids:
+            raise ValueError(
+                f"request {request.request_id!r} has stop ids: a prediction cannot tell when one is sampled"
+            )
         longest = self.config.max_request_tokens
         if longest is not None and request.total_len > longest:
             raise ValueError(
@@ -136,67 +159,121 @@ class Scheduler:
 
     def plan(self) -> StepPlan:
         """Admit what fits, then let the policy choose the next step's forwards."""
-        admitted = self._admit()
-        prefilling = [row for row in self.rows if row.is_prefilling]
-        decoding = [row for row in self.rows if not row.is_prefilling]
+        admitted = self._admit() if self.waiting else ()
+        prefilling, decoding = self._by_phase()
         forwards = self._policy(prefilling, decoding, self._limits)
         padded = bool(prefilling) and self.config.policy in ("padded", "static")
-        return StepPlan(self.step, admitted, forwards, padded)
+        if not self.look_ahead:
+            return StepPlan(self.step, admitted, forwards, padded)
+        full = bool(self.waiting) or len(self._rows) >= self.config.max_rows
+        return StepPlan(self.step, admitted, forwards, padded, recurrences(forwards, decoding), full)
+
+    def _by_phase(self) -> tuple[list[Row], Sequence[Row]]:
+        """(prefilling, decoding), each in order of admission. Row.is_prefilling, without a call for each."""
+        if self._lockstep is not None:
+            if len(self._lockstep) == len(self._rows):
+                return [], self._lockstep
+            return [row for row in self._rows if row.num_computed < row.prefill_target], self._lockstep
+        prefilling = [row for row in self._rows if row.num_computed < row.prefill_target]
+        if not prefilling:
+            return prefilling, self._rows
+        return prefilling, [row for row in self._rows if row.num_computed >= row.prefill_target]
 
     def _admit(self) -> tuple[Row, ...]:
-        if self.config.policy == "static" and self.rows:
+        if self.config.policy == "static" and self._rows:
             return ()
         admitted = []
-        while self.waiting and len(self.rows) < self.config.max_rows:
+        while self.waiting and len(self._rows) < self.config.max_rows:
             request = self.waiting[0]
             need = need_blocks(request.total_len, self.pool.block_tokens)
             if need > self.pool.num_free:
                 break
             self.waiting.popleft()
             blocks = self.pool.allocate(need, request.request_id)
-            row = Row(request, blocks, admit_step=self.step, prefill_target=request.prompt_len)
-            self.rows.append(row)
+            row = Row(request, blocks, self.step, request.prompt_len, number=self._num_admitted)
+            self._num_admitted += 1
+            self._rows.append(row)
             admitted.append(row)
         return tuple(admitted)
 
-    def commit(self, plan: StepPlan, tokens: Mapping[str, int]) -> Committed:
+    def commit(self, plan: StepPlan, tokens: Mapping[str, int], repeats: int = 1) -> Committed:
         """Book a computed step: `tokens` holds the sampled token of every piece that yields one.
 
-        KeyError, with nothing booked, when one of them is missing.
+        repeats: book the plan so many times in a row (at most `plan.repeats`), the same token each
+        time. KeyError, with nothing booked, when a token is missing.
         """
-        # Passed over: rows aborted since the plan was made, and rows that a static batch holds.
-        pieces = [
-            piece
-            for forward in plan.forwards
-            for piece in forward
-            if piece.row.blocks and piece.row.finish_reason is None
-        ]
-        emitted = [(p.row.request_id, tokens[p.row.request_id]) for p in pieces if p.yields_token]
-        sampled = dict(emitted)
-        for row, _, num_tokens in pieces:
-            row.num_computed += num_tokens
-            row.last_served_step = plan.step
-            token = sampled.get(row.request_id)
-            if token is not None:
-                row.emitted.append(token)
-                row.finish_reason = _finish_reason(row, token)
-        self.step += 1
-        return Committed(tokens=emitted, released=self._release_ended())
+        together = self._lockstep
+        ids: list[str] = []
+        booked: list[tuple[Row, int, int | None]] = []
+        emitted: list[tuple[str, int]] = []
+        for forward in plan.forwards:
+            if together is not None and type(forward) is LockstepForward:
+                ids = list(together.ids)
+                continue
+            for row, start, num_tokens in forward:
+                # Passed over: rows aborted since the plan was made, and rows that a static batch holds.
+                if row.finish_reason is not None or not row.blocks:
+                    continue
+                if start + num_tokens == row.known_len:  # Piece.yields_token
+                    token = tokens[row.request_id]
+                    emitted.append((row.request_id, token))
+                    booked.append((row, num_tokens, token))
+                else:
+                    booked.append((row, num_tokens, None))
+        last_step = plan.step + repeats - 1
+        ended: list[Row] = []
+        if together is not None and ids:
+            ended = together.advance(repeats, last_step)
+            for row in ended:
+                row.finish_reason = "length"
+        for row, num_tokens, sampled in booked:
+            row.num_computed += num_tokens * repeats
+            row.last_served_step = last_step
+            if sampled is not None:
+                row.emit(sampled, repeats)
+                row.finish_reason = _finish_reason(row, sampled)
+                if row.finish_reason is not None:
+                    ended.append(row)
+        self.step += repeats
+        if together is not None and emitted:
+            self._join(booked, together)
+        released, freed = self._release_ended(ended) if ended else ([], [])
+        return Committed(LockstepTokens(emitted, ids) if ids else emitted, released, freed)
 
-    def _release_ended(self) -> list[Row]:
-        ended = [row for row in self.rows if row.finish_reason is not None]
-        if self.config.policy == "static" and len(ended) < len(self.rows):
-            return []
+    @staticmethod
+    def _join(booked: Sequence[tuple[Row, int, int | None]], together: Lockstep) -> None:
+        """Rows that emitted one by one: a first token makes a row join, a later one was told apart."""
+        one_by_one = False
+        for row, _, sampled in booked:
+            if sampled is None:
+                continue
+            if len(row.emitted) == 1 and row.finish_reason is None:
+                together.add(row)
+            one_by_one = one_by_one or len(row.emitted) > 1
+        if one_by_one:
+            together.reload()
+
+    def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
+        """In order of admission. A static batch is held until all of it has ended."""
+        if self.config.policy == "static":
+            ended = [row for row in self._rows if row.finish_reason is not None]
+            if len(ended) < len(self._rows):
+                return [], []
+        elif len(ended) > 1:
+            ended.sort(key=lambda row: row.number)
+        freed = [row.blocks for row in ended]
         for row in ended:
             self.release(row, row.finish_reason or "length")
-        return ended
+        return ended, freed
 
     def release(self, row: Row, reason: str) -> None:
         """The only way out: give the row's blocks back and forget it. The next step can grant them."""
+        if self._lockstep is not None:
+            self._lockstep.discard(row)
         row.finish_reason = reason
         self.pool.free(row.blocks, row.request_id)
         row.blocks = []
-        self.rows.remove(row)
+        self._rows.remove(row)
         self._live.discard(row.request_id)
 
     def abort(self, request_id: str, reason: str = "abort") -> Row | Request | None:
@@ -231,6 +308,7 @@ class Scheduler:
 
 
 def _finish_reason(row: Row, token: int) -> str | None:
-    if token in row.request.stop_ids:
+    request = row.request
+    if request.stop_ids and token in request.stop_ids:
         return "stop"
-    return "length" if len(row.emitted) >= row.request.max_new_tokens else None
+    return "length" if len(row.emitted) >= request.max_new_tokens else None

@@ -22,8 +22,8 @@ from interleave.model.simd.decode import decode_floats, decodes_in_place
 from interleave.model.simd.glue import threads_for
 from interleave.model.simd.threads import start_threads
 
-TILE_ROWS = 128
-"""Query rows, over the heads of a group, that a chunk tile aims for."""
+TILE_ROWS = 216
+"""Query rows, over the heads of a group, that a chunk tile aims for: whole tiles of `tiles.ROWS` for most groups."""
 
 DECODE_COST = 16
 """A position of a decode row, which waits for memory, in row-positions of a tile, which computes."""

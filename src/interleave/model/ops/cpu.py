@@ -13,6 +13,7 @@ from interleave.model.ops.reference import add_norm, argmax, rms_norm, rope, rop
 __all__ = [
     "add_norm",
     "argmax",
+    "gated",
     "linear",
     "pack",
     "rms_norm",
@@ -34,3 +35,8 @@ def pack(weight: Tensor) -> Tensor:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [n, in] times a packed weight [out, in] transposed."""
     return ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def gated(x: Tensor, gate_up: Tensor) -> Tensor:
+    """The first half of a SwiGLU layer."""
+    return swiglu(linear(x, gate_up))

@@ -89,3 +89,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def argmax(logits: Tensor) -> Tensor:
     """Greedy token per row of [rows, vocab]; a tie goes to the lowest id."""
     return logits.argmax(dim=-1)
+
+
+def gated(x: Tensor, gate_up: Tensor) -> Tensor:
+    """The first half of a SwiGLU layer: x [n, in] and a packed [2 * intermediate, in] -> [n, intermediate]."""
+    return swiglu(linear(x, gate_up))

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from interleave.model.ops.reference import argmax, rope_table
 from interleave.model.simd import glue
+from interleave.model.simd.gated import fits, multiply_gated
 from interleave.model.simd.linear import PackedMatrix, multiply
 from interleave.model.simd.pack import pack_matrix
 from interleave.model.simd.threads import start_threads
 from interleave.model.simd.vector import HAS_FMA
 
-__all__ = ["add_norm", "argmax", "linear", "pack", "rope_table", "rotate", "swiglu", "usable"]
+__all__ = ["add_norm", "argmax", "gated", "linear", "pack", "rope_table", "rotate", "swiglu", "usable"]
 
 
 def usable(weight: Tensor) -> bool:
@@ -59,4 +60,13 @@ def swiglu(gate_up: Tensor) -> Tensor:
     """silu(gate) * up for [n, 2 * intermediate], gate first."""
     out = torch.empty((len(gate_up), gate_up.shape[1] // 2))
     glue.swiglu(gate_up.numpy(), out.numpy())
+    return out
+
+
+def gated(x: Tensor, gate_up: PackedMatrix) -> Tensor:
+    """The first half of a SwiGLU layer; the product of both never reaches memory where panels are whole."""
+    if not fits(gate_up):
+        return swiglu(linear(x, gate_up))
+    out = torch.empty((len(x), gate_up.width // 2))
+    multiply_gated(x.contiguous().numpy(), gate_up, out.numpy())
     return out

@@ -17,6 +17,7 @@ from interleave_kernels import swiglu as swiglu_kernel
 __all__ = [
     "add_norm",
     "argmax",
+    "gated",
     "linear",
     "pack",
     "rms_norm",
@@ -69,6 +70,11 @@ def swiglu(gate_up: Tensor) -> Tensor:
     out = torch.empty((n, width // 2), dtype=gate_up.dtype, device=gate_up.device)
     swiglu_kernel.swiglu(gate_up, out)
     return out
+
+
+def gated(x: Tensor, gate_up: Tensor) -> Tensor:
+    """The first half of a SwiGLU layer: x [n, in] and a packed [2 * intermediate, in] -> [n, intermediate]."""
+    return swiglu(linear(x, gate_up))
 
 
 def argmax(logits: Tensor) -> Tensor:

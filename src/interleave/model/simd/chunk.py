@@ -16,7 +16,6 @@ from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import (
     LANES,
     vadd,
-    vexp,
     vload,
     vmax,
     vmul,
@@ -25,6 +24,7 @@ from interleave.model.simd.vector import (
     vsub,
     vsum,
     vtop,
+    vweight,
 )
 
 KEYS = 128
@@ -36,7 +36,7 @@ LOWEST = np.float32(-np.inf)
 def tile_floats(rows: int, dim: int) -> int:
     """Scratch of a chunk tile: queries, context, maximum and sum; keys, values, and scores of ROWS rows."""
     wide = -(-dim // PANEL) * PANEL
-    return rows * (dim + wide + 2) + KEYS * (dim + wide + ROWS)
+    return rows * (dim + wide + 1 + LANES) + KEYS * (dim + wide + ROWS) + ROWS
 
 
 @compiled
@@ -70,6 +70,7 @@ def chunk_tile(
     c_at = s_at + ROWS * KEYS
     top_at = c_at + rows * wide
     sum_at = top_at + rows
+    new_at = sum_at + rows * LANES
     for i in range(count):
         source = (at + i) * q_stride + kv_head * group * dim
         for index in range(group * dim):
@@ -77,15 +78,22 @@ def chunk_tile(
     for index in range(c_at, top_at):
         scratch[index] = 0.0
     for row in range(rows):
-        scratch[top_at + row], scratch[sum_at + row] = LOWEST, 0.0
+        scratch[top_at + row] = LOWEST
+        vstore(scratch, sum_at + row * LANES, vsplat(np.float32(0.0)))
     limit = first_position + count
     for first in range(0, limit, KEYS):
         num_keys = min(KEYS, limit - first)
-        num_panels = (num_keys + PANEL - 1) // PANEL
         fetch_keys(keys, kv_head, table, block_tokens, first, num_keys, scratch, k_at, dim)
         fetch_values(values, kv_head, table, block_tokens, first, num_keys, scratch, v_at, dim)
-        for row in range(0, rows, ROWS):
+        # Rows whose queries all come before this tile of keys have nothing to see in it.
+        first_row = max(0, first - first_position) * group // ROWS * ROWS
+        for row in range(first_row, rows, ROWS):
             num_rows = min(ROWS, rows - row)
+            last = first_position + (row + num_rows - 1) // group
+            visible = min(num_keys, last + 1 - first)
+            if visible <= 0:
+                continue
+            num_panels = (visible + PANEL - 1) // PANEL
             for panel in range(num_panels):
                 multiply_tile(
                     num_rows, scratch, s_at + panel * PANEL, KEYS,
@@ -93,48 +101,65 @@ def chunk_tile(
                 )  # fmt: skip
             for one in range(num_rows):
                 seen = min(num_keys, first_position + (row + one) // group + 1 - first)
-                weigh_scores(
-                    scratch, s_at + one * KEYS, seen, num_panels * PANEL,
-                    top_at + row + one, sum_at + row + one, c_at + (row + one) * wide, wide,
+                find_top(
+                    scratch, s_at + one * KEYS, seen, num_panels * PANEL, top_at + row + one, new_at + one
+                )
+            for one in range(num_rows):
+                follow_top(
+                    scratch, top_at + row + one, new_at + one, sum_at + (row + one) * LANES,
+                    c_at + (row + one) * wide, wide,
                 )  # fmt: skip
+            for one in range(num_rows):
+                weigh_scores(
+                    scratch, s_at + one * KEYS, num_panels * PANEL, new_at + one, sum_at + (row + one) * LANES
+                )
             for panel in range(wide // PANEL):
                 multiply_tile(
                     num_rows, scratch, c_at + row * wide + panel * PANEL, wide,
-                    scratch, s_at, KEYS, scratch, v_at + panel * KEYS * PANEL, PANEL, num_keys, True,
+                    scratch, s_at, KEYS, scratch, v_at + panel * KEYS * PANEL, PANEL, visible, True,
                 )  # fmt: skip
     for row in range(rows):
-        share = np.float32(1.0) / scratch[sum_at + row]
+        share = np.float32(1.0) / vsum(vload(scratch, sum_at + row * LANES))
         i, head = at + row // group, kv_head * group + row % group
         for d in range(dim):
             out[i, head, d] = scratch[c_at + row * wide + d] * share
 
 
 @compiled
-def weigh_scores(
-    scratch: np.ndarray, at: int, seen: int, width: int, top_at: int, sum_at: int, context_at: int, wide: int
-) -> None:
-    """Scores to weights under the running maximum; the row's sum and context follow a higher one."""
+def find_top(scratch: np.ndarray, at: int, seen: int, width: int, top_at: int, new_at: int) -> None:
+    """Blot out what a row does not see; its running maximum, these scores included, goes to `new_at`."""
     for index in range(max(0, seen), width):
         scratch[at + index] = LOWEST
-    before = scratch[top_at]
-    top = vsplat(before)
+    top = vsplat(scratch[top_at])
     for index in range(0, width, LANES):
         top = vmax(vload(scratch, at + index), top)
-    highest = vtop(top)
-    sums = vsplat(np.float32(0.0))
-    for index in range(0, width, LANES):
-        weight = vexp(vsub(vload(scratch, at + index), vsplat(highest)))
-        vstore(scratch, at + index, weight)
-        sums = vadd(sums, weight)
+    scratch[new_at] = vtop(top)
+
+
+@compiled
+def follow_top(
+    scratch: np.ndarray, top_at: int, new_at: int, sums_at: int, context_at: int, wide: int
+) -> None:
+    """A row's sums and context shrink to a higher maximum."""
+    before, highest = scratch[top_at], scratch[new_at]
     if highest > before:
-        shrink = vexp(vsub(vsplat(before), vsplat(highest)))
+        shrink = vweight(vsub(vsplat(before), vsplat(highest)))
         for index in range(0, wide, LANES):
             vstore(scratch, context_at + index, vmul(vload(scratch, context_at + index), shrink))
-        sums_before = vsum(vmul(vsplat(scratch[sum_at]), shrink)) / np.float32(LANES)
-        scratch[sum_at] = sums_before + vsum(sums)
+        vstore(scratch, sums_at, vmul(vload(scratch, sums_at), shrink))
         scratch[top_at] = highest
-    else:
-        scratch[sum_at] += vsum(sums)
+
+
+@compiled
+def weigh_scores(scratch: np.ndarray, at: int, width: int, new_at: int, sums_at: int) -> None:
+    """Scores to weights under the maximum; the row's sums, one a lane, take them in."""
+    highest = vsplat(scratch[new_at])
+    sums = vload(scratch, sums_at)
+    for index in range(0, width, LANES):
+        weight = vweight(vsub(vload(scratch, at + index), highest))
+        vstore(scratch, at + index, weight)
+        sums = vadd(sums, weight)
+    vstore(scratch, sums_at, sums)
 
 
 @compiled

@@ -116,7 +116,7 @@ def _one_panel(
     num_tiles = (rows + most - 1) // most
     for first in range(0, depth, DEPTH):
         length = min(DEPTH, depth - first)
-        blocks, block_depth, at = _place(form, panel * panels.shape[1], first, length)
+        blocks, block_depth, at = place_of(form, panel * panels.shape[1], first, length)
         if rows > narrow_rows:
             widen_panel(form, scratch, wide_at, panels, at, blocks, block_depth)
         adding = add or first > 0
@@ -163,7 +163,7 @@ def _one_panel(
 
 
 @compiled
-def _place(form: int, panel_at: int, first: int, length: int) -> tuple[int, int, int]:
+def place_of(form: int, panel_at: int, first: int, length: int) -> tuple[int, int, int]:
     """(blocks, depths of each, byte where they begin) of a piece of a panel."""
     if HEADER_BYTES[form] == 0:
         return 1, length, panel_at + first * STEP_BYTES[form]

@@ -102,12 +102,17 @@ def fma(builder: Builder, a: Any, b: Any, c: Any) -> Any:
 
 def total(builder: Builder, value: Any) -> Any:
     """The sum of all lanes, added up pairwise by halves."""
+    return builder.extract_element(_folded(builder, value, builder.fadd), I32(0))
+
+
+def _folded(builder: Builder, value: Any, join: Callable[[Any, Any], Any]) -> Any:
+    """A vector joined with its other half until one lane is left."""
     count = value.type.count
     while count > 1:
         count //= 2
         low, high = (ir.Constant(ir.VectorType(I32, count), [*range(s, s + count)]) for s in (0, count))
-        value = builder.fadd(*(builder.shuffle_vector(value, value, half) for half in (low, high)))
-    return builder.extract_element(value, I32(0))
+        value = join(*(builder.shuffle_vector(value, value, half) for half in (low, high)))
+    return value
 
 
 def _operation(arity: int, emit: Callable[..., Any], result: Any = vector) -> Any:
@@ -143,16 +148,32 @@ def greater(builder: Builder, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def exponential(builder: Builder, x: Any) -> Any:
-    """e**x to about one unit in the last place; 0 below -87.3, at most e**88, NaN for NaN.
+LOWEST_EXPONENT = -87.3
 
-    Range reduction by a rounded multiple of ln 2 in two parts, then the minimax polynomial of
-    Cephes (Moshier). Adding 1.5 * 2**23 rounds and leaves the integer in the low bits.
-    """
-    high, low, magic = constant(88.0), constant(-87.3), constant(12582912.0)
+
+def exponential(builder: Builder, x: Any) -> Any:
+    """e**x to about one unit in the last place; 0 below -87.3, at most e**88, NaN for NaN."""
+    high, low = constant(88.0), constant(LOWEST_EXPONENT)
     tiny = builder.fcmp_ordered("<", x, low)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    x = builder.select(tiny, low, x)
+    return builder.select(tiny, constant(0.0), _exponential(builder, builder.select(tiny, low, x)))
+
+
+def weight(builder: Builder, x: Any) -> Any:
+    """e**x for x <= 0, in fewer steps; 0 below -87.3, NaN for NaN.
+
+    0 and not the least number: its products are denormal, and each of those costs a hundred steps.
+    """
+    low = constant(LOWEST_EXPONENT)
+    tiny = builder.fcmp_ordered("<", x, low)
+    return builder.select(tiny, constant(0.0), _exponential(builder, greater(builder, low, x)))
+
+
+def _exponential(builder: Builder, x: Any) -> Any:
+    """Range reduction by a rounded multiple of ln 2 in two parts, then the minimax polynomial of
+    Cephes (Moshier). Adding 1.5 * 2**23 rounds and leaves the integer in the low bits.
+    """
+    magic = constant(12582912.0)
     rounded = fma(builder, x, constant(1.44269504088896341), magic)
     power = builder.fsub(rounded, magic)
     rest = fma(builder, power, constant(-0.693359375), x)
@@ -163,11 +184,12 @@ def exponential(builder: Builder, x: Any) -> Any:
     sum_ = fma(builder, sum_, builder.fmul(rest, rest), builder.fadd(rest, constant(1.0)))
     shifted = builder.shl(builder.bitcast(rounded, INTS), constant(23, INTS))
     scale = builder.bitcast(builder.add(shifted, constant(127 << 23, INTS)), FLOATS)
-    return builder.select(tiny, constant(0.0), builder.fmul(sum_, scale))
+    return builder.fmul(sum_, scale)
 
 
 def _largest(builder: Builder, value: Any) -> Any:
-    return call(builder, f"llvm.vector.reduce.fmax.v{LANES}f32", F32, value)
+    """The largest lane, by halves."""
+    return builder.extract_element(_folded(builder, value, lambda a, b: greater(builder, a, b)), I32(0))
 
 
 vadd = _operation(2, lambda builder, a, b: builder.fadd(a, b))
@@ -177,6 +199,7 @@ vdiv = _operation(2, lambda builder, a, b: builder.fdiv(a, b))
 vmax = _operation(2, greater)
 vfma = _operation(3, fma)
 vexp = _operation(1, exponential)
+vweight = _operation(1, weight)
 vsum = _operation(1, total, types.float32)
 vtop = _operation(1, _largest, types.float32)
 

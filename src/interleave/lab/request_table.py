@@ -1,0 +1,123 @@
+"""What a long simulation keeps: a few numbers a request, and the gaps as a histogram.
+
+It hears the serving loop like the full log does, but stores no token and no step, so that memory is
+fixed by the number of requests.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interleave.engine.batched import Engine, StepOutcome
+from interleave.lab.token_times import TokenTimes
+from interleave.schedule.lockstep import LockstepForward, LockstepTokens
+from interleave.schedule.request import Request
+
+COLUMNS = ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s")
+TOKEN_COLUMNS = {"first_token_s": "first_s", "last_token_s": "last_s", "max_gap_s": "max_gap_s"}
+COUNTS = ("prompt_tokens", "new_tokens", "admit_step")
+
+
+class RequestTable:
+    """Arrays by request, in order of arrival; NaN and -1 for what did not happen.
+
+    gaps: all gaps between consecutive tokens of a request. groups: how often a step admitted so many.
+    num_prefill, num_padded, num_copied: positions of the run; num_steps, num_forwards of it.
+    """
+
+    def __init__(self, num_requests: int) -> None:
+        nan = array("d", [float("nan")])
+        self._token_times = TokenTimes(num_requests)
+        self._times = {
+            name: getattr(self._token_times, TOKEN_COLUMNS[name])
+            if name in TOKEN_COLUMNS
+            else nan * num_requests
+            for name in COLUMNS
+        }
+        self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}
+        self._index: dict[str, int] = {}
+        self.gaps = self._token_times.gaps
+        self.groups: dict[int, int] = {}
+        self.num_requests = num_requests
+        self.num_arrived = self.num_completed = 0
+        self.num_steps = self.num_events = 0
+        self.prefill_tokens = self.padded_tokens = self.new_tokens = 0
+
+    def column(self, name: str) -> NDArray[np.float64] | NDArray[np.int64]:
+        """One array over requests."""
+        if name in self._times:
+            return np.frombuffer(self._times[name])
+        return np.frombuffer(self._counts[name], dtype=np.int64)
+
+    def arrived(self, request: Request) -> None:
+        index = self._index[request.request_id] = self.num_arrived
+        self.num_arrived += 1
+        self._times["due_s"][index] = request.due_s
+        self._counts["prompt_tokens"][index] = len(request.prompt)
+        self._counts["new_tokens"][index] = request.max_new_tokens
+
+    def stepped(self, outcome: StepOutcome, start_s: float, end_s: float, engine: Engine) -> None:
+        plan, repeats = outcome.plan, outcome.executed.repeats
+        self.num_events += 1
+        self.num_steps += repeats
+        self.prefill_tokens += outcome.prefill_tokens * repeats
+        if plan.padded:
+            self.padded_tokens += plan.num_padded_tokens
+        if plan.admitted:
+            self._admit(outcome, start_s)
+        if outcome.prefill_tokens:
+            self._first_chunks(outcome, start_s)
+        if outcome.tokens:
+            self._tokens(outcome, repeats, start_s, end_s)
+        for finished in outcome.finished:
+            self._token_times.leave(self._index.pop(finished.request_id))
+            self.num_completed += 1
+
+    def _admit(self, outcome: StepOutcome, start_s: float) -> None:
+        admitted = outcome.plan.admitted
+        self.groups[len(admitted)] = self.groups.get(len(admitted), 0) + 1
+        for row in admitted:
+            index = self._index[row.request.request_id]
+            self._times["admit_s"][index] = start_s
+            self._counts["admit_step"][index] = outcome.plan.step
+
+    def _first_chunks(self, outcome: StepOutcome, start_s: float) -> None:
+        for forward in outcome.plan.forwards:
+            if type(forward) is LockstepForward:
+                continue
+            for row, start, _ in forward:
+                if start == 0:
+                    self._times["first_chunk_s"][self._index[row.request.request_id]] = start_s
+
+    def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:
+        """Every row that yields here yields in each recurrence: one gap to the first, then the steps' own."""
+        index_of, times, tokens = self._index, self._token_times, outcome.tokens
+        span = outcome.executed.span_s
+        begins_s, inside_s = end_s, 0.0
+        if repeats > 1 and span is not None:
+            first_s, last_s = span
+            begins_s = start_s + first_s
+            second_s = first_s + (last_s - first_s) / (repeats - 1)
+            inside_s = max(second_s, last_s)
+            self.gaps.add_run(second_s, last_s, repeats - 1, len(tokens))
+        self.new_tokens += len(tokens) * repeats
+        if type(tokens) is LockstepTokens:
+            if not times.together(len(tokens.ids), begins_s, end_s, inside_s):
+                indices = [index_of[request_id] for request_id in tokens.ids]
+                for index in indices:
+                    times.one(index, begins_s, end_s, inside_s)
+                times.regroup(indices)
+            tokens = tokens.before
+        for request_id, _ in tokens:
+            times.one(index_of[request_id], begins_s, end_s, inside_s)
+
+    def aborted(self, engine: Engine, now_s: float) -> None:
+        """A simulation aborts nobody."""
+
+    def failed(self, engine: Engine, now: Callable[[], float]) -> None:
+        for request_id in engine.scheduler.live_ids:
+            engine.abort(request_id)

@@ -1,0 +1,134 @@
+"""A long simulated run and what it says: the document of `interleave simulate serve`. Torch-free."""
+
+from __future__ import annotations
+
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from interleave.lab.arrivals import checked_positive
+from interleave.lab.latency_model import LatencyModel
+from interleave.lab.quantiles import distribution
+from interleave.lab.request_table import RequestTable
+from interleave.lab.simulator import Served, simulate_table
+from interleave.lab.trace import TraceRow
+from interleave.lab.workload import PUBLISHED_NEW_TOKENS, PUBLISHED_PROMPT_LENS, scaled_len
+
+SATURATED_REQUESTS = 4000
+SATURATED_RATE = 1e6
+"""Requests/s that no engine follows: nearly all are there at once."""
+
+
+def draw_rows(num_requests: int, rate: float, seed: int = 0, scale: int = 1) -> Iterator[TraceRow]:
+    """The published recipe as a stream: `published_draw` and Poisson arrivals, row by row."""
+    checked_positive("rate", rate, "requests/s")
+    prompts = [scaled_len(length, scale) for length in PUBLISHED_PROMPT_LENS]
+    budgets = [scaled_len(length, scale) for length in PUBLISHED_NEW_TOKENS]
+    lengths, gaps, due_s = random.Random(seed), random.Random(seed), 0.0
+    for _ in range(num_requests):
+        due_s += gaps.expovariate(rate)
+        prompt = lengths.choice(prompts)
+        yield TraceRow(due_s, prompt, lengths.choice(budgets))
+
+
+def saturated(served: Served, model: LatencyModel, seed: int = 0, scale: int = 1) -> dict[str, float]:
+    """Served rate with everybody waiting at once, and how fast the simulation of that was."""
+    start = time.perf_counter()
+    rows = draw_rows(SATURATED_REQUESTS, SATURATED_RATE, seed, scale)
+    table, _ = simulate_table(served, rows, SATURATED_REQUESTS, model)
+    seconds = time.perf_counter() - start
+    return {
+        "served_rate": served_rate(table),
+        "num_requests": SATURATED_REQUESTS,
+        "seconds": seconds,
+        "requests_per_second": SATURATED_REQUESTS / seconds,
+    }
+
+
+def served_rate(table: RequestTable) -> float:
+    """Completed requests over the time from the first due time to the last token."""
+    return float(table.num_completed / (table.column("last_token_s").max() - table.column("due_s")[0]))
+
+
+def serve_document(
+    served: Served,
+    model: LatencyModel,
+    rows: Iterator[TraceRow],
+    num_requests: int,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Simulate and summarise. facts: rate, load, seed and the like, copied into the document."""
+    start = time.perf_counter()
+    table, executor = simulate_table(served, rows, num_requests, model)
+    seconds = time.perf_counter() - start
+    columns = {name: np.asarray(table.column(name), dtype=float) for name in
+               ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s", "new_tokens")}  # fmt: skip
+    several = columns["new_tokens"] > 1
+    tpot = (columns["last_token_s"] - columns["first_token_s"])[several] / (
+        columns["new_tokens"][several] - 1
+    )
+    return {
+        **facts,
+        "mark": "simulated",
+        "num_requests": num_requests,
+        "num_completed": table.num_completed,
+        "served_rate": served_rate(table),
+        "queue_wait_s": distribution((columns["admit_s"] - columns["due_s"]).tolist()),
+        "ttft_s": distribution((columns["first_token_s"] - columns["due_s"]).tolist()),
+        "tpot_s": distribution(tpot.tolist()),
+        "max_gap_s": distribution(columns["max_gap_s"][several].tolist()),
+        "gap_s": table.gaps.distribution(),
+        "admission_groups": {str(size): count for size, count in sorted(table.groups.items())},
+        "num_steps": table.num_steps,
+        "num_events": table.num_events,
+        "prompt_tokens": table.prefill_tokens,
+        "padded_tokens": table.padded_tokens,
+        "new_tokens": table.new_tokens,
+        "steps_outside_the_fit": executor.num_outside,
+        "outside": dict(executor.worst_outside),
+        "simulation": {
+            "seconds": seconds,
+            "requests_per_second": num_requests / seconds,
+            "peak_bytes": peak_bytes(),
+        },
+    }
+
+
+def peak_bytes() -> int:
+    """The process's largest resident set so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def serve_lines(document: Mapping[str, Any]) -> list[str]:
+    """The document for a terminal."""
+    run = document["simulation"]
+    lines = [
+        f"{'engine':14} {document['engine']}, {document['latency']} (simulated)",
+        f"{'requests':14} {document['num_completed']:,} of {document['num_requests']:,}",
+        f"{'served rate':14} {document['served_rate']:.3f} requests/s at {document['rate'] or 0:.3f} offered",
+    ]
+    if document.get("saturated"):
+        at = document["saturated"]
+        lines.append(f"{'saturated':14} {at['served_rate']:.3f} requests/s "
+                     f"(simulated at {at['requests_per_second']:,.0f} requests/s)")  # fmt: skip
+    for name in ("queue_wait_s", "ttft_s", "tpot_s", "max_gap_s", "gap_s"):
+        values = document[name]
+        cells = ", ".join(
+            f"{key} {values[key]:.4f}" for key in ("p50", "p95", "p99") if values[key] is not None
+        )
+        lines.append(f"{name[:-2]:14} {cells} s (n={values['n']:,})")
+    if document["steps_outside_the_fit"]:
+        lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
+                     f"outside the fitted range: {document['outside']}")  # fmt: skip
+    lines.append(
+        f"{'simulation':14} {run['seconds']:.2f} s, {run['requests_per_second']:,.0f} requests/s, "
+        f"{document['num_events'] / document['num_requests']:.2f} events and "
+        f"{document['num_steps'] / document['num_requests']:.2f} steps a request, peak {run['peak_bytes'] / 2**20:.0f} MiB"
+    )
+    return lines

@@ -1,0 +1,68 @@
+"""The highest rate at which enough requests meet every limit, found by bisection. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from interleave.lab.latency_model import LatencyModel
+from interleave.lab.metrics import Limits
+from interleave.lab.request_table import RequestTable
+from interleave.lab.simulate_serve import draw_rows, saturated
+from interleave.lab.simulator import Served, simulate_table
+
+ROUNDS = 10
+"""Halvings of the interval between nothing and 1.25 times the saturated rate: to 0.12% of that."""
+
+
+def share_within(table: RequestTable, limits: Limits) -> float:
+    """Share of requests that meet every limit; one with a single token has no TPOT and no gap to miss."""
+    first, last = table.column("first_token_s"), table.column("last_token_s")
+    tokens = table.column("new_tokens")
+    good = np.ones(table.num_requests, dtype=bool)
+    if limits.ttft_s is not None:
+        good &= first - table.column("due_s") <= limits.ttft_s
+    if limits.tpot_s is not None:
+        good &= (last - first <= limits.tpot_s * (tokens - 1)) | (tokens == 1)
+    if limits.max_gap_s is not None:
+        good &= (table.column("max_gap_s") <= limits.max_gap_s) | (tokens == 1)
+    return float(good.mean())
+
+
+def slo_capacity(
+    served: Served,
+    model: LatencyModel,
+    limits: Limits,
+    share: float,
+    num_requests: int,
+    seed: int = 0,
+    scale: int = 1,
+) -> dict[str, Any]:
+    """Bisect the rate of Poisson arrivals of the published recipe, the same draw at every rate.
+
+    share: of requests that must be within all limits, above 0 and at most 1 (ValueError otherwise).
+    The rate is None where even a hundredth of the saturated rate is too much.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"share must lie above 0 and be at most 1, got {share!r}")
+
+    def within(rate: float) -> float:
+        rows = draw_rows(num_requests, rate, seed, scale)
+        return share_within(simulate_table(served, rows, num_requests, model)[0], limits)
+
+    full = saturated(served, model, seed, scale)["served_rate"]
+    low, high = full / 100, 1.25 * full
+    reached = within(low)
+    result = {"limits": asdict(limits), "share": share, "num_requests": num_requests, "saturated": full}
+    if reached < share:
+        return result | {"rate": None, "share_reached": reached}
+    for _ in range(ROUNDS):
+        middle = (low + high) / 2
+        found = within(middle)
+        if found >= share:
+            low, reached = middle, found
+        else:
+            high = middle
+    return result | {"rate": low, "share_reached": reached}

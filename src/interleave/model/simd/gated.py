@@ -1,0 +1,123 @@
+"""The first half of a SwiGLU layer in one go: silu(x @ gate) * (x @ up), column panel by column panel.
+
+The two products of a tile of rows meet while they are in the first-level cache; the wide matrix of both,
+four times as large as the layer's input for each row, is never written. The bits are those of
+`linear.multiply` followed by `glue.swiglu`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from interleave.model.simd.compiled import compiled, compiled_parallel
+from interleave.model.simd.forms import PANEL
+from interleave.model.simd.glue import silu_times
+from interleave.model.simd.linear import DEPTH, LinearPaths, PackedMatrix, place_of
+from interleave.model.simd.narrow import NARROW_ROWS, multiply_narrow_tile, widen_panel
+from interleave.model.simd.tiles import ROWS, multiply_tile
+from interleave.model.simd.vector import LANES, vload, vstore
+
+
+def fits(matrix: PackedMatrix) -> bool:
+    """Whether gate and up are whole panels of a depth that is widened in one piece."""
+    return matrix.width % (2 * PANEL) == 0 and matrix.depth <= DEPTH
+
+
+def multiply_gated(
+    x: np.ndarray,
+    matrix: PackedMatrix,
+    out: np.ndarray,
+    paths: LinearPaths = LinearPaths(),  # noqa: B008
+) -> None:
+    """out [rows, width / 2] from x [rows, depth] and a matrix [width, depth] that `fits`, gate first."""
+    threads = min(numba.get_num_threads(), len(matrix.panels) // 2)
+    _multiply_gated(x, matrix.panels, matrix.form, out, paths.narrow_rows, threads, _scratch(threads))
+
+
+_kept: list[np.ndarray] = []
+
+
+def _scratch(threads: int) -> np.ndarray:
+    """float32 [threads, two widened panels and two tiles], made once."""
+    if not _kept or len(_kept[0]) < threads:
+        _kept[:] = [np.empty((threads, 2 * (DEPTH + ROWS) * PANEL), dtype=np.float32)]
+    return _kept[0]
+
+
+@compiled_parallel
+def _multiply_gated(
+    x: np.ndarray,
+    panels: np.ndarray,
+    form: int,
+    out: np.ndarray,
+    narrow_rows: int,
+    threads: int,
+    scratch: np.ndarray,
+) -> None:
+    pairs = len(panels) // 2
+    for thread in numba.prange(threads):
+        for panel in range(pairs * thread // threads, pairs * (thread + 1) // threads):
+            _one_pair(x, panels, panel, form, out, narrow_rows, scratch, thread)
+
+
+@compiled
+def _one_pair(
+    x: np.ndarray,
+    panels: np.ndarray,
+    panel: int,
+    form: int,
+    out: np.ndarray,
+    narrow_rows: int,
+    scratch: np.ndarray,
+    thread: int,
+) -> None:
+    """All rows of `out` in the columns of one gate panel and its up panel."""
+    rows, depth = x.shape
+    width, size = out.shape[1], panels.shape[1]
+    gate_wide = thread * scratch.shape[1]
+    up_wide = gate_wide + DEPTH * PANEL
+    gate_tile = up_wide + DEPTH * PANEL
+    up_tile = gate_tile + ROWS * PANEL
+    blocks, block_depth, gate_at = place_of(form, panel * size, 0, depth)
+    _, _, up_at = place_of(form, (panel + len(panels) // 2) * size, 0, depth)
+    narrow = rows <= narrow_rows
+    if not narrow:
+        widen_panel(form, scratch, gate_wide, panels, gate_at, blocks, block_depth)
+        widen_panel(form, scratch, up_wide, panels, up_at, blocks, block_depth)
+    most = NARROW_ROWS if narrow else ROWS
+    num_tiles = (rows + most - 1) // most
+    for tile in range(num_tiles):
+        start, stop = rows * tile // num_tiles, rows * (tile + 1) // num_tiles
+        count, x_at = stop - start, start * depth
+        if narrow:
+            multiply_narrow_tile(
+                form, count, scratch, gate_tile, PANEL, x, x_at, depth, panels, gate_at, blocks, block_depth,
+                False,
+            )  # fmt: skip
+            multiply_narrow_tile(
+                form,
+                count,
+                scratch,
+                up_tile,
+                PANEL,
+                x,
+                x_at,
+                depth,
+                panels,
+                up_at,
+                blocks,
+                block_depth,
+                False,
+            )
+        else:
+            multiply_tile(
+                count, scratch, gate_tile, PANEL, x, x_at, depth, scratch, gate_wide, PANEL, depth, False
+            )
+            multiply_tile(
+                count, scratch, up_tile, PANEL, x, x_at, depth, scratch, up_wide, PANEL, depth, False
+            )
+        for row in range(count):
+            for j in range(row * PANEL, (row + 1) * PANEL, LANES):
+                gated = silu_times(vload(scratch, gate_tile + j), vload(scratch, up_tile + j))
+                vstore(out, (start + row) * width + panel * PANEL + j - row * PANEL, gated)

@@ -1,0 +1,230 @@
+"""Simulator against engine on tiny weights: the same plans from recorded times, and the fit commands."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from interleave.cli import main
+from interleave.engine.batched import Engine, StepOutcome
+from interleave.engine.build import build_engine
+from interleave.engine.ladder import ENGINES
+from interleave.engine.loop import serve
+from interleave.engine.records import RunLog
+from interleave.lab.latency_file import default_path, read_model
+from interleave.lab.latency_model import LatencyModel
+from interleave.lab.replay import ReplayError, replay
+from interleave.lab.simulated_executor import SimulatedExecutor
+from interleave.lab.simulator import Served
+from interleave.lab.step_traces import read_step_trace, timed_steps
+from interleave.lab.timing import HELD_VARIABLE
+from interleave.lab.virtual_clock import VirtualClock
+from interleave.model.sources import load_model
+from interleave.schedule.request import Request
+
+SIMULATED = [name for name, spec in ENGINES.items() if spec.kv in ("slots", "blocks")]
+SERVED = {"max_rows": 4, "chunk_budget": 16, "block_tokens": 16}
+Composition = tuple[tuple[tuple[str, int, int], ...], ...]
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HELD_VARIABLE, "cpu")
+
+
+def requests() -> list[Request]:
+    """Ten that fall due while others run, and one after everybody has ended."""
+    lengths = [5, 40, 3, 17, 33, 8, 1, 60, 16, 2]
+    some = [
+        Request(f"r{n}", [1 + n] * length, 2 + n % 7, due_s=0.004 * n) for n, length in enumerate(lengths)
+    ]
+    return [*some, Request("late", [1] * 20, 3, due_s=0.3)]
+
+
+def run(name: str, **choices: int | str) -> tuple[RunLog, list[Composition]]:
+    engine = build_engine(
+        name,
+        load_model("tiny").decoder,
+        max_request_tokens=80,
+        num_blocks=64,
+        **(SERVED | choices),  # type: ignore[arg-type]
+    )
+    plans: list[Composition] = []
+    log = serve(engine, requests(), on_step=lambda outcome, _: plans.append(outcome.plan.composition()))
+    return log, plans
+
+
+@pytest.mark.parametrize("order", [None, "decode_first", "prefill_first"])
+@pytest.mark.parametrize("name", SIMULATED)
+def test_recorded_times_give_the_same_plans(name: str, order: str | None) -> None:
+    """Groups of `paged`, chunks and decodes: each step's pieces, exactly."""
+    if ENGINES[name].policy in ("padded", "static") and order == "decode_first":
+        return  # refused: a group runs first
+    log, planned = run(name, **({} if order is None else {"order": order}))
+    again: list[Composition] = []
+    served = Served(engine=name, order=order, **SERVED)
+
+    def keep(outcome: StepOutcome, _end_s: float) -> None:
+        again.append(outcome.plan.composition())
+
+    features = replay(served, log.requests, log.steps, on_step=keep)
+    assert again == planned
+    assert [len(step) for step in features] == [step.forwards for step in log.steps]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_requests_that_fall_due_between_two_looks_at_the_clock(seed: int) -> None:
+    """A clock that jumps at any reading, as on a busy machine, still leaves a record that can be replayed."""
+    rng, time_s = random.Random(seed), [0.0]
+
+    def clock() -> float:
+        time_s[0] += rng.choice([0.0, 1e-6, 1e-3, 8e-3])
+        return time_s[0]
+
+    def sleep(seconds: float) -> None:
+        time_s[0] += seconds
+
+    served = Served(engine=rng.choice(SIMULATED), **SERVED)
+    executor = SimulatedExecutor(LatencyModel("additive", {}), VirtualClock(), slots=served.slots)
+    log = serve(Engine("jumps", served.scheduler(), executor), requests(), clock=clock, sleep=sleep)
+    assert len(replay(served, log.requests, log.steps)) == len(log.steps)
+
+
+def test_another_engine_is_found_out() -> None:
+    log, _ = run("chunked")
+    with pytest.raises(ReplayError, match=r"step \d+: \w+ was recorded as \d+, planned as \d+"):
+        replay(Served(engine="chunked", **(SERVED | {"chunk_budget": 8})), log.requests, log.steps)
+    with pytest.raises(ReplayError, match="without any step"):
+        replay(Served(engine="chunked"), log.requests, [])
+
+
+def test_times_come_from_the_record() -> None:
+    log, _ = run("chunked")
+    steps = timed_steps(Served(engine="chunked", **SERVED), log.requests, log.steps)
+    assert [step.seconds for step in steps] == [step.end_s - step.start_s for step in log.steps]
+    assert {step.kind for step in steps} <= {"prefill", "decode", "chunk and decode"}
+
+
+@pytest.fixture(scope="module")
+def bench_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench") / "closed.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HELD_VARIABLE, "cpu")
+        done = CliRunner().invoke(
+            main,
+            ["bench", "closed", "--engine", "chunked", "--workload", "mixed8", "--scale", "64", "--model", "tiny",
+             "--warmup", "0", "--json", str(out)],
+        )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return out
+
+
+def test_fit_command(bench_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fit.json"
+    done = CliRunner().invoke(main, ["fit", str(bench_file), "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert document["model"] == "tiny"
+    assert document["sources"][0]["file"] == "closed.json"
+    assert set(document["hypotheses"]) == {"additive", "forward_floor", "step_floor"}
+    model = read_model(out)
+    assert model.fitted is not None
+    assert model.outside(read_step_trace(bench_file).steps[0].forwards[0]) == []
+    assert default_path(
+        {"device": "Some CPU (R) @ 2 GHz", "threads": 2, "model": "a/B-1.5", "dtype": "fp32"}
+    ).parts[-3:] == ("latency", "some-cpu-r-2-ghz-2-threads", "a-b-1.5-fp32.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"status": "interrupted"}, "the run is 'interrupted'"),
+        ({"steps": []}, "without any step"),
+        ({"config": {}}, "not a document of `interleave bench`"),
+    ],
+)
+def test_a_document_that_is_no_trace_is_refused(
+    bench_file: Path, tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    path = tmp_path / "spoiled.json"
+    path.write_text(json.dumps(json.loads(bench_file.read_text()) | change))
+    done = CliRunner().invoke(main, ["fit", str(path), "--json", str(tmp_path / "fit.json")])
+    assert done.exit_code == 2
+    assert f"{path}: " in done.stderr
+    assert says in done.stderr
+    assert not (tmp_path / "fit.json").exists()
+
+
+def test_traces_of_two_models_are_not_mixed(bench_file: Path, tmp_path: Path) -> None:
+    document = json.loads(bench_file.read_text())
+    document["config"]["model"] = "tinygpt"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(document))
+    done = CliRunner().invoke(
+        main, ["fit", str(bench_file), str(other), "--json", str(tmp_path / "fit.json")]
+    )
+    assert done.exit_code == 2
+    assert "one model describes one device and one set of weights" in done.stderr
+
+
+def test_validate_command(tmp_path: Path) -> None:
+    out = tmp_path / "validation.json"
+    done = CliRunner().invoke(
+        main,
+        ["simulate", "validate", "--engine", "chunked", "--model", "tiny", "--scale", "64", "--num-requests", "12",
+         "--max-rows", "4", "--load", "0.6", "--load", "1.2", "--repeats", "2", "--json", str(out)],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert [one["load"] for one in document["runs"]] == [0.6, 1.2]
+    for one in document["runs"]:
+        served = one["measures"]["served_rate"]
+        assert served["low"] <= served["measured"] <= served["high"]
+        assert served["simulated"] > 0
+    assert sum(kind["n"] for kind in document["held_out_steps"].values()) > 0
+    assert "held-out steps:" in done.stdout
+
+
+def test_serve_command(bench_file: Path, tmp_path: Path) -> None:
+    fitted, out = tmp_path / "fit.json", tmp_path / "serve.json"
+    assert CliRunner().invoke(main, ["fit", str(bench_file), "--json", str(fitted)]).exit_code == 0
+    done = CliRunner().invoke(
+        main,
+        ["simulate", "serve", "--latency", str(fitted), "--scale", "64", "--load", "0.5", "--num-requests", "300",
+         "--json", str(out)],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert document["num_completed"] == 300
+    assert document["steps_outside_the_fit"] > 0  # the batch of 8 has seen fewer rows than 32
+    assert "outside the fitted range" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--rate", "1", "--load", "1"), "give one of --rate, --load and --trace"),
+        (("--rate", "0"), "rate must be a finite number above 0"),
+        (("--rate", "1", "--engine", "cached"), "is not simulated"),
+        (("--rate", "1", "--latency", "nowhere.json"), "cannot read nowhere.json"),
+        (("--rate", "1", "--token-budget", "8"), "too small for max_rows"),
+    ],
+)
+def test_serve_refuses(arguments: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(main, ["simulate", "serve", *arguments])
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
+def test_a_record_with_other_lengths_is_found_out() -> None:
+    log, _ = run("paged")
+    shorter = [replace(record, max_new_tokens=1) for record in log.requests]
+    with pytest.raises(ReplayError):
+        replay(Served(engine="paged", **SERVED), shorter, log.steps)

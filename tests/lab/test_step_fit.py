@@ -1,0 +1,125 @@
+"""Fitting step times: known models are found again, and the right overlap hypothesis wins."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interleave.lab.latency_model import OVERLAPS, LatencyModel, StepTimer
+from interleave.lab.nnls import nnls
+from interleave.lab.plan_features import Features
+from interleave.lab.step_fit import Observed, Problem, compare, fit, predicted
+
+TRUE_S = {"positions": 6e-5, "prefill_attended": 8e-9, "decode_rows": 4e-4, "decode_attended": 2e-7}
+
+
+def random_steps(number: int, seed: int = 0) -> list[list[Features]]:
+    """Chunk forwards, decode forwards and both, as a chunking engine would run them."""
+    rng, steps = random.Random(seed), []
+    for _ in range(number):
+        chunk, rows = rng.randint(1, 512), rng.randint(1, 32)
+        forwards = [
+            Features(1, chunk, chunk * rng.randint(0, 4000)),
+            Features(1, rows, decode_rows=rows, decode_attended=rows * rng.randint(50, 3000)),
+        ]
+        steps.append(rng.choice([forwards[:1], forwards[1:], forwards]))
+    return steps
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 12))
+def test_nnls_meets_the_conditions_of_an_optimum(seed: int, unknowns: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix, target = rng.normal(size=(rows, unknowns)), rng.normal(size=rows)
+    solution = nnls(matrix, target)
+    slope = matrix.T @ (target - matrix @ solution)
+    assert (solution >= 0).all()
+    assert (slope <= 1e-6).all()
+    assert np.abs(slope * solution).max() < 1e-6
+
+
+def test_nnls_of_a_column_of_zeros() -> None:
+    assert nnls(np.array([[0.0, 1.0], [0.0, 2.0]]), np.array([1.0, 2.0])).tolist() == pytest.approx(
+        [0.0, 1.0]
+    )
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+def test_a_known_model_is_found_again(overlap: str) -> None:
+    truth = LatencyModel(overlap, TRUE_S, floor_s=0.0 if overlap == "additive" else 0.02, fixed_s=0.001)
+    steps = random_steps(300)
+    observed = [Observed(str(n), [step], truth.step_s(step)) for n, step in enumerate(steps)]
+    fits = compare(Problem.of(observed), [0.0, 0.01, 0.02, 0.03])
+    assert min(fits, key=lambda name: fits[name].rms) == overlap
+    found = fits[overlap]
+    assert found.rms < 1e-6
+    assert found.model.floor_s == truth.floor_s
+    for name, value in TRUE_S.items():
+        assert found.model.per[name] == pytest.approx(value, rel=1e-3)
+
+
+def test_sums_medians_and_bare_work_are_predicted_as_they_were_observed() -> None:
+    model = LatencyModel("step_floor", TRUE_S, floor_s=0.02, weights_s=0.005)
+    steps = random_steps(25)
+    times = sorted(model.step_s(step) for step in steps)
+    observed = [
+        Observed("sum", steps, 1.0),
+        Observed("median", steps, 1.0, "median"),
+        Observed("max", steps, 1.0, "max"),
+        Observed("bare", [[Features(decode_attended=1000)]], 1.0, bare=True),
+    ]
+    expected = [sum(times), times[12], times[-1], 1000 * TRUE_S["decode_attended"]]
+    assert predicted(Problem.of(observed, weights_s=0.005), model) == pytest.approx(expected)
+
+
+def test_a_tie_holds() -> None:
+    steps = random_steps(100)
+    truth = LatencyModel("additive", {"positions": 6e-5, "prefill_attended": 6e-9})
+    observed = [Observed(str(n), [step], truth.step_s(step)) for n, step in enumerate(steps)]
+    problem = Problem.of(observed, ties={"prefill_attended": ("positions", 1e-4)})
+    found = fit(problem, "additive", 0.0).model.per
+    assert found["prefill_attended"] == pytest.approx(1e-4 * found["positions"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"overlap": "step_flor"}, "did you mean 'step_floor'"),
+        ({"per": {"position": 1.0}}, "did you mean 'positions'"),
+        ({"floor_s": float("nan")}, "floor_s must be finite"),
+        ({"per": {"positions": -1.0}}, "positions must be finite and at least 0"),
+    ],
+)
+def test_a_wrong_model_is_refused(change: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        LatencyModel(**({"overlap": "additive", "per": {}} | change))  # type: ignore[arg-type]
+
+
+def test_counts_outside_the_fit_are_named() -> None:
+    model = LatencyModel("additive", {}, fitted={"forwards": (1, 2), "positions": (1, 512)})
+    assert model.outside(Features(1, 512)) == []
+    assert model.outside(Features(1, 513, 7)) == ["positions", "prefill_attended"]
+
+
+@given(st.integers(1, 600), st.integers(0, 10**6), st.integers(0, 64), st.sampled_from([0.0, 0.005]))
+def test_the_short_way_to_a_forward_says_the_same(
+    positions: int, attended: int, rows: int, weights_s: float
+) -> None:
+    timer = StepTimer(LatencyModel("step_floor", {"forwards": 1e-3, **TRUE_S}, weights_s=weights_s))
+    seen, growth = 100 * rows, positions**2
+    counts = Features(1, positions, attended, decode_rows=rows, decode_attended=seen)
+    more = Features(prefill_attended=growth, decode_attended=rows)
+    assert timer.packed_work(positions, attended, growth, rows, seen) == (
+        timer.work(counts),
+        timer.work(more),
+    )
+
+
+@given(st.integers(0, 4), st.integers(0, 20))
+def test_the_short_way_to_a_range_says_the_same(forwards: int, positions: int) -> None:
+    model = LatencyModel("additive", {}, fitted={"forwards": (1, 2), "positions": (3, 12)})
+    step = Features(forwards, positions)
+    assert StepTimer(model).within(step) == (not model.outside(step))
