@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["kv_heads"])
 def _kv_write(
     k_ptr,
     v_ptr,

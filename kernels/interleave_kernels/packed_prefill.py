@@ -12,12 +12,12 @@ import triton
 import triton.language as tl
 
 TILES = {2: 64, 4: 32}
-"""Queries and cached positions per tile, by bytes per element: two float32 tiles of 64 want more
-shared memory than an sm_86 block can have."""
+"""Queries per tile, by bytes per element: two float32 tiles of 64 want more shared memory than an sm_86
+block can have."""
 
 
-@triton.jit
-def _prefill(
+@triton.jit(do_not_specialize=["group_size", "stride_table"])
+def _packed_prefill(
     q_ptr,
     k_ptr,
     v_ptr,
@@ -28,7 +28,6 @@ def _prefill(
     context_lens_ptr,
     tables_ptr,
     scale,
-    block_tokens,
     group_size,
     stride_q_row,
     stride_q_head,
@@ -38,6 +37,7 @@ def _prefill(
     stride_cache_slot,
     stride_table,
     HEAD_DIM: tl.constexpr,  # the tile's width
+    BLOCK_TOKENS: tl.constexpr,  # fixed for an engine: turns a division per lane into a shift
     QUERIES: tl.constexpr,  # query positions per program
     TILE: tl.constexpr,  # cached positions per iteration
 ):
@@ -64,12 +64,13 @@ def _prefill(
     for start in range(0, last, TILE):
         position = start + tl.arange(0, TILE)
         cached = position < last
-        block = tl.load(tables_ptr + row * stride_table + position // block_tokens, mask=cached, other=0)
-        slot = block.to(tl.int64) * block_tokens + position % block_tokens
+        block = tl.load(tables_ptr + row * stride_table + position // BLOCK_TOKENS, mask=cached, other=0)
+        slot = block.to(tl.int64) * BLOCK_TOKENS + position % BLOCK_TOKENS
         at = cache_head + slot * stride_cache_slot
         k = tl.load(k_ptr + at[:, None] + lane[None, :], mask=cached[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        visible = (position[None, :] <= query_position[:, None]) & cached[None, :]
+        # No position beyond the last query is visible, so what lies beyond the walk is masked here too.
+        visible = position[None, :] <= query_position[:, None]
         scores = tl.where(visible, scores, float("-inf"))
         # Every query sees position 0, so the maximum is finite from the first tile on.
         new_highest = tl.maximum(highest, tl.max(scores, 1))
@@ -84,6 +85,11 @@ def _prefill(
         acc / total[:, None],
         mask=asked[:, None],
     )
+
+
+def tile_tokens(head_bytes: int) -> int:
+    """Cached positions per iteration for heads of so many bytes: with 64 of 256 bytes sm_86 spills."""
+    return 64 if head_bytes <= 128 else 32
 
 
 def packed_prefill(
@@ -113,10 +119,11 @@ def packed_prefill(
     assert k_cache.stride() == v_cache.stride()
     assert q.stride(2) == k_cache.stride(2) == out.stride(2) == 1
     assert tables.stride(1) == 1
-    _prefill[(len(tile_rows), heads)](
+    _packed_prefill[(len(tile_rows), heads)](
         q, k_cache, v_cache, out, tile_rows, tile_starts, query_starts, context_lens, tables,
-        scale, block_tokens, heads // kv_heads,
+        scale, heads // kv_heads,
         q.stride(0), q.stride(1), out.stride(0), out.stride(1),
         k_cache.stride(0), k_cache.stride(1), tables.stride(0),
-        HEAD_DIM=head_dim, QUERIES=TILES[q.element_size()], TILE=TILES[q.element_size()],
+        HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens,
+        QUERIES=TILES[q.element_size()], TILE=tile_tokens(head_dim * q.element_size()),
     )  # fmt: skip

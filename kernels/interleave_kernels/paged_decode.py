@@ -4,6 +4,8 @@ A program owns one (row, KV head, split): it walks its share of the context for 
 that share the KV head, and leaves an unnormalised context with its running maximum and sum. A
 second kernel merges the splits (Flash-Decoding, Dao et al., 2023). Bytes per row and KV head:
 2 * context * head_dim elements of cache, each read once; the partials are negligible beside them.
+Numbers that change from step to step (splits, table width) are not specialised on: a count that
+happens to be 1 or a multiple of 16 would compile anew in the middle of a run.
 """
 
 from __future__ import annotations
@@ -12,13 +14,11 @@ import torch
 import triton
 import triton.language as tl
 
-TILE_TOKENS = 64
-"""Positions per iteration, whatever the block size: each lane looks up its own block."""
 SPLIT_TOKENS = 512
 """Context per program: long rows spread over many programs, short ones take one."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["group_size", "kv_heads", "num_splits", "stride_table"])
 def _decode_split(
     q_ptr,
     k_ptr,
@@ -30,7 +30,6 @@ def _decode_split(
     partial_ptr,
     stats_ptr,
     scale,
-    block_tokens,
     group_size,
     kv_heads,
     num_splits,
@@ -41,6 +40,7 @@ def _decode_split(
     stride_table,
     GROUP_TILE: tl.constexpr,  # query heads of a KV head, padded to what tl.dot takes
     HEAD_DIM: tl.constexpr,  # the tile's width
+    BLOCK_TOKENS: tl.constexpr,  # fixed for an engine: turns a division per lane into a shift
     TILE: tl.constexpr,  # positions per iteration
     SPLIT: tl.constexpr,  # positions per program, a multiple of TILE
 ):
@@ -68,8 +68,8 @@ def _decode_split(
         # The span is read whole, as a masked kernel would: what lies beyond the context is dropped
         # after the load, so that a layout which walks the widest row pays for it.
         walked = position < span
-        block = tl.load(tables_ptr + index * stride_table + position // block_tokens, mask=walked, other=0)
-        slot = block.to(tl.int64) * block_tokens + position % block_tokens
+        block = tl.load(tables_ptr + index * stride_table + position // BLOCK_TOKENS, mask=walked, other=0)
+        slot = block.to(tl.int64) * BLOCK_TOKENS + position % BLOCK_TOKENS
         at = cache_head + slot * stride_cache_slot
         k = tl.load(k_ptr + at[:, None] + lane[None, :], mask=walked[:, None], other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
@@ -90,7 +90,7 @@ def _decode_split(
     tl.store(stats_ptr + part * 2 + 1, total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["group_size", "kv_heads", "num_splits"])
 def _decode_merge(
     partial_ptr,
     stats_ptr,
@@ -122,6 +122,12 @@ def _decode_merge(
             total = total * old + tl.load(stats_ptr + part * 2 + 1) * new
             highest = new_highest
     tl.store(out_ptr + row * stride_out_row + head * stride_out_head + lane, acc / total)
+
+
+def tile_tokens(head_bytes: int) -> int:
+    """Positions per iteration for heads of so many bytes, whatever the block size: each lane looks up
+    its own block. Twice as many of 512 bytes want more shared memory than an sm_86 block can have."""
+    return 64 if head_bytes <= 256 else 32
 
 
 def paged_decode(
@@ -158,9 +164,9 @@ def paged_decode(
     stats = torch.empty((*shape, 2), dtype=torch.float32, device=q.device)
     _decode_split[(len(rows), kv_heads, num_splits)](
         q, k_cache, v_cache, rows, tables, context_lens, spans, partial, stats,
-        scale, block_tokens, group_size, kv_heads, num_splits,
+        scale, group_size, kv_heads, num_splits,
         q.stride(0), q.stride(1), k_cache.stride(0), k_cache.stride(1), tables.stride(0),
-        GROUP_TILE=group_tile, HEAD_DIM=head_dim, TILE=TILE_TOKENS, SPLIT=SPLIT_TOKENS,
+        GROUP_TILE=group_tile, HEAD_DIM=head_dim, BLOCK_TOKENS=block_tokens, TILE=tile_tokens(head_dim * q.element_size()), SPLIT=SPLIT_TOKENS,
     )  # fmt: skip
     _decode_merge[(len(rows), heads)](
         partial, stats, rows, out,

@@ -26,6 +26,7 @@ Examples:
   interleave run --all --profile gpu
   interleave bench closed --engine chunked --workload mixed32 --scale 4
   interleave gate --quick
+  interleave kernels compile --arch sm_90
   interleave simulate published
   interleave check
 """
@@ -416,6 +417,48 @@ def machine(config: str, repeats: int, json_path: str | None) -> None:
     for line in machine_lines(document):
         click.echo(line)
     click.echo(f"{'kept':12} {out or kept}")
+
+
+@main.group()
+def kernels() -> None:
+    """What can be said about the GPU kernels on a machine without a GPU.
+
+    \b
+    Example:
+      interleave kernels compile --arch sm_90
+    """
+
+
+@kernels.command("compile")
+@click.option("--arch", "archs", multiple=True, help="sm_80, sm_86, sm_89, sm_90, gfx942.  [default: all]")
+@click.option("--processes", type=click.IntRange(1), help="Compile in so many.  [default: one a core]")
+@click.option("--json", "json_path", type=click.Path(), help="Write the whole table here.")
+def kernels_compile(archs: tuple[str, ...], processes: int | None, json_path: str | None) -> None:
+    """Compile every kernel that an engine can reach, ahead of time, and count what each takes.
+
+    That is: the shipped model configs in fp16 and bf16 with blocks of 16 and 64. Lists registers, bytes
+    of shared memory and spills; exit code 1 if a kernel spills or wants more shared memory than its GPU
+    has. The JSON has a schema: data/schema/kernels.schema.json.
+
+    \b
+    Examples:
+      interleave kernels compile --arch sm_80 --arch gfx942
+      interleave kernels compile --json data/results/kernels/compile.json
+    """
+    from interleave.lab.files import check_writable, write_atomically
+    from interleave.lab.kernel_report import document_text, kernel_document, table_faults, table_lines
+
+    out = Path(json_path) if json_path else None
+    if out is not None:
+        check_writable(out)
+    document = kernel_document(archs, processes, say=_progress)
+    click.echo("\n".join(table_lines(document)))
+    if out is not None:
+        write_atomically(out, document_text(document))
+    faults = table_faults(document)
+    for fault in faults:
+        click.echo(fault, err=True)
+    click.get_current_context().exit(1 if faults else 0)
 
 
 _BENCH_OPTIONS = [

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+# The bounds are importable from every test of a kernel.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

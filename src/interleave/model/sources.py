@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -71,7 +72,12 @@ def load_model(
 
 
 def default_ops(weights: Weights) -> ModuleType:
-    """The fast ops where they apply: float32 on the CPU, in explicit vectors if it has what they need."""
+    """The fast ops where they apply: Triton's on a CUDA device; in float32 on the CPU, explicit vectors if it
+    has what they need."""
+    if weights.embed.device.type == "cuda" and find_spec("triton") is not None:
+        from interleave.model.ops import triton
+
+        return triton
     if simd.usable(weights.embed):
         return simd
     return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference

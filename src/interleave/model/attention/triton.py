@@ -1,5 +1,7 @@
-"""Attention by the Triton kernels: decode rows and chunks in one launch each, blocks read in place.
+"""Attention by the Triton kernels, blocks read in place.
 
+A forward of decode rows takes the kernel that splits rows over their context, one of chunks the kernel
+that tiles their queries, and one of both the segmented kernel: one launch, whatever the mix.
 Runs on a GPU, and on a CPU under Triton's interpreter (TRITON_INTERPRET=1). Imported lazily: a
 machine without triton has the other backends.
 """
@@ -13,11 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interleave.model.attention.tiles import cut_segments
 from interleave.model.batch import PackedBatch
 from interleave.model.kv_cache import KVCache
 from interleave_kernels.kv_write import kv_write
 from interleave_kernels.packed_prefill import TILES, packed_prefill
 from interleave_kernels.paged_decode import paged_decode
+from interleave_kernels.segmented import NARROW, SPLIT, WIDE, segmented
 
 
 class TritonAttention:
@@ -33,28 +37,46 @@ class TritonAttention:
             )
         if cache.k.device.type != "cuda" and cache.k.dtype == torch.bfloat16:
             raise ValueError("attention backend 'triton' cannot run bfloat16 under Triton's interpreter")
+        head_dim = cache.k.shape[-1]
+        if head_dim < 16 or head_dim & (head_dim - 1):
+            raise ValueError(
+                f"attention backend 'triton' needs heads of a power of two of at least 16, got {head_dim}; "
+                "use the backend 'reference'"
+            )
         self.cache = cache
         self._batch: PackedBatch | None = None
 
     def plan(self, batch: PackedBatch) -> None:
         self._batch = batch
-        single = np.flatnonzero(batch.query_lens == 1)
-        self._rows = self._device(batch.query_starts[:-1][single], torch.int64)
-        self._row_tables = self._device(batch.tables[single], torch.int32)
-        self._row_contexts = self._device(batch.context_lens[single], torch.int32)
-        self._row_spans = self._device(batch.spans[single], torch.int32)
-        self._longest_span = int(batch.spans[single].max(initial=0))
+        single = batch.query_lens == 1
+        self._has_singles, self._has_chunks = bool(single.any()), not single.all()
+        self._tables = self._device(batch.tables, torch.int32)
+        if self._has_singles and self._has_chunks:
+            self._group = 0  # segments follow from the number of heads, which the first layer's queries tell
+        elif self._has_chunks:
+            self._plan_chunks(batch)
+        else:
+            self._rows = self._device(batch.query_starts[:-1], torch.int64)
+            self._contexts = self._device(batch.context_lens, torch.int32)
+            self._spans = self._device(batch.spans, torch.int32)
+            self._longest_span = int(batch.spans.max())
+
+    def _plan_chunks(self, batch: PackedBatch) -> None:
         step = TILES[self.cache.k.element_size()]
         tiles = [
-            (int(row), start)
-            for row in np.flatnonzero(batch.query_lens > 1)
-            for start in range(0, int(batch.query_lens[row]), step)
+            (row, start) for row, count in enumerate(batch.query_lens) for start in range(0, int(count), step)
         ]
         self._tile_rows = self._device(np.array([row for row, _ in tiles]), torch.int32)
         self._tile_starts = self._device(np.array([start for _, start in tiles]), torch.int32)
         self._query_starts = self._device(batch.query_starts, torch.int32)
         self._contexts = self._device(batch.context_lens, torch.int32)
-        self._tables = self._device(batch.tables, torch.int32)
+
+    def _plan_segments(self, batch: PackedBatch, group: int) -> None:
+        self._group = group
+        cut = cut_segments(batch, group, WIDE[self.cache.k.element_size()], NARROW, SPLIT)
+        self._segments = self._device(cut.segments, torch.int32)
+        self._merges = self._device(cut.merges, torch.int32)
+        self._num_parts = cut.num_parts
 
     def _device(self, values: np.ndarray, dtype: torch.dtype) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.cache.k.device, dtype)
@@ -67,32 +89,16 @@ class TritonAttention:
         kv_write(k, v, batch.slots, keys, values)
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         size, scale = self.cache.block_tokens, 1.0 / math.sqrt(q.shape[-1])
-        if len(self._tile_rows):
-            packed_prefill(
-                q,
-                keys,
-                values,
-                self._tile_rows,
-                self._tile_starts,
-                self._query_starts,
-                self._contexts,
-                self._tables,
-                size,
-                scale,
-                out,
-            )
-        if len(self._rows):
-            paged_decode(
-                q,
-                keys,
-                values,
-                self._rows,
-                self._row_tables,
-                self._row_contexts,
-                self._row_spans,
-                self._longest_span,
-                size,
-                scale,
-                out,
-            )
+        if self._has_singles and self._has_chunks:
+            group = q.shape[1] // len(keys)
+            if self._group != group:
+                self._plan_segments(batch, group)
+            parts = (self._segments, self._merges, self._num_parts)
+            segmented(q, keys, values, *parts, self._tables, size, scale, out)
+        elif self._has_chunks:
+            tiles = (self._tile_rows, self._tile_starts, self._query_starts, self._contexts)
+            packed_prefill(q, keys, values, *tiles, self._tables, size, scale, out)
+        else:
+            spans = (self._contexts, self._spans, self._longest_span)
+            paged_decode(q, keys, values, self._rows, self._tables, *spans, size, scale, out)
         return out

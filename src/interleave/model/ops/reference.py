@@ -48,6 +48,21 @@ def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, num_rotated: int) -> Tensor:
     return torch.cat((rope(qkv[:, :num_rotated], cos, sin), qkv[:, num_rotated:]), dim=1)
 
 
+def rotate_and_write(
+    qkv: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, k_cache: Tensor, v_cache: Tensor
+) -> Tensor:
+    """The rotated queries of [n, heads + 2 * kv_heads, head_dim]; keys and values go to the caches.
+
+    cos, sin: [n, head_dim / 2]; slots: int64 [n]; caches: [kv_heads, slots, head_dim].
+    """
+    kv_heads = k_cache.shape[0]
+    heads = qkv.shape[1] - 2 * kv_heads
+    q, k, v = rotate(qkv, cos, sin, heads + kv_heads).split([heads, kv_heads, kv_heads], dim=1)
+    k_cache.index_copy_(1, slots, k.transpose(0, 1))
+    v_cache.index_copy_(1, slots, v.transpose(0, 1))
+    return q
+
+
 def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate [n, heads, head_dim] by cos and sin [n, head_dim / 2], halves paired as in GPT-NeoX."""
     first, second = x.chunk(2, dim=-1)
