@@ -484,6 +484,12 @@ _BENCH_OPTIONS = [
     click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
     click.option("--max-chunk", type=int, help="Tokens of one prompt a step.  [default: the budget]"),
     click.option("--token-budget", type=int, help="Tokens of any kind a step."),
+    click.option(
+        "--tpot-target-s",
+        type=float,
+        help="Chunks as large as a step of this length allows (chunked, mixed).",
+    ),
+    click.option("--latency", type=click.Path(), help="... by the model in this file of `interleave fit`."),
     click.option("--order", help="Who takes the token budget first: decode_first or prefill_first."),
     click.option("--block-tokens", type=int, help="Tokens a block.  [default: 64/scale]"),
     click.option("--pool-gib", type=float, help="Size of the KV pool.  [default: what memory leaves]"),

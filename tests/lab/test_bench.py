@@ -18,6 +18,8 @@ from interleave.lab.bench_config import BenchConfig, bench_trace
 from interleave.lab.bench_run import run_bench
 from interleave.lab.corpus import byte_tokens, read_corpus
 from interleave.lab.files import StorageError, check_writable
+from interleave.lab.latency_file import model_to_json
+from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import data_dir
 from interleave.lab.provenance import provenance
 from interleave.lab.serving import model_corpus
@@ -91,6 +93,20 @@ def test_what_an_engine_makes_of_the_options_is_recorded(engine, expected):
     found = validated(run_bench(BenchConfig(arrivals="closed", engine=engine, **options, **SMALL)))
     assert {name: found["engine"][name] for name in expected} == expected
     assert {name: found["config"][name] for name in options} == options
+
+
+def test_chunks_chosen_by_a_target_and_a_fitted_model(tmp_path):
+    """The tokens stay; a target of a few positions a step takes more steps than the usual budget."""
+    usual = run_bench(BenchConfig(arrivals="closed", engine="mixed", chunk_budget=64, **SMALL))
+    model = model_to_json(LatencyModel("additive", {"positions": 1.0}))
+    (tmp_path / "latency.json").write_text(json.dumps({"schema_version": 1, "model_parameters": model}))
+    small = {"tpot_target_s": 9.0, "latency": str(tmp_path / "latency.json"), "chunk_budget": 64}
+    found = validated(run_bench(BenchConfig(arrivals="closed", engine="mixed", **small, **SMALL)))
+    assert [r["tokens"] for r in found["requests"]] == [r["tokens"] for r in usual["requests"]]
+    busy = [s for s in found["steps"] if s["decode_rows"] and s["prefill_tokens"]]
+    assert busy
+    assert max(s["prefill_tokens"] + s["decode_rows"] for s in busy) <= 9
+    assert len(found["steps"]) > len(usual["steps"])
 
 
 def test_an_option_without_use_is_said_aloud():
@@ -240,6 +256,8 @@ def test_a_trace_is_replayed(tmp_path):
         ({"num_requests": 0}, "num_requests must be at least 1"),
         ({"runs": 0}, "runs must be at least 1"),
         ({"ttft_limit_s": 0.0}, "limit ttft_s must be a finite number of seconds above 0, got 0.0"),
+        ({"tpot_target_s": 0.1}, "give both or neither"),
+        ({"tpot_target_s": 0.1, "latency": "nothing.json"}, "cannot read nothing.json"),
         ({"warmup": -1}, "runs must be at least 1 and warmup 0"),
         ({"scale": 3}, "scale must divide"),
         ({"device": "gpu"}, "unknown device 'gpu'"),

@@ -19,6 +19,7 @@ from interleave.model.kv_cache import KVCache
 from interleave.schedule.block_pool import BlockPool, need_blocks
 from interleave.schedule.names import nearest
 from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.tpot_target import TpotTarget
 
 BACKENDS = ("cpu", "reference", "triton")
 
@@ -38,6 +39,7 @@ def build_engine(
     pool_gib: float | None = None,
     max_request_tokens: int | None = None,
     poison_freed: bool = False,
+    tpot: TpotTarget | None = None,
 ) -> Engine:
     """One engine of `ENGINES`, ready to serve.
 
@@ -47,6 +49,7 @@ def build_engine(
     max_rows: `nocache` and `cached` always have one.
     max_request_tokens: longest prompt + generation budget (default and most: the model's positions);
     it is the slot width of `static` and `continuous`.
+    tpot: the chunk budget follows from a target for the time of a step (`chunked` and `mixed`).
     Raises ValueError, naming the value and what is allowed, for one that is wrong or that this engine
     cannot honour.
     """
@@ -78,7 +81,9 @@ def build_engine(
     executor: Executor
     if spec.kv in ("none", "one"):
         executor = NoCacheExecutor(decoder) if spec.kv == "none" else CachedExecutor(decoder)
-        return Engine(name, Scheduler(config, BlockPool(1, longest)), executor, decoder.config.vocab_size)
+        return Engine(
+            name, Scheduler(config, BlockPool(1, longest), tpot=tpot), executor, decoder.config.vocab_size
+        )
     if spec.kv == "slots":
         num_blocks, block_tokens = max_rows, longest
     else:
@@ -87,7 +92,7 @@ def build_engine(
     cache = KVCache(decoder.config, num_blocks, block_tokens, decoder.dtype, decoder.device)
     layout = SlotLayout() if spec.kv == "slots" else BlockLayout()
     executor = BatchExecutor(decoder, cache, layout, attention_backend(backend, cache), poison_freed)
-    return Engine(name, Scheduler(config, pool), executor, decoder.config.vocab_size)
+    return Engine(name, Scheduler(config, pool, tpot=tpot), executor, decoder.config.vocab_size)
 
 
 def _check_count(name: str, value: object) -> None:

@@ -30,6 +30,8 @@ class BenchConfig:
     pool_gib: None takes what memory leaves, up to what max_rows requests can use.
     warmup: runs served and discarded before the `runs` that are recorded; a warm-up of an open
     configuration serves its first max_rows requests at once.
+    tpot_target_s, latency: let the chunk budget follow from a target for the time of a step, by the model
+    in a file of `interleave fit`; both or neither.
     ttft_limit_s, tpot_limit_s, gap_limit_s: what a request has to meet to count in the goodput; without
     any there is no goodput.
     """
@@ -56,6 +58,8 @@ class BenchConfig:
     device: str = "cpu"
     runs: int = 1
     warmup: int = 1
+    tpot_target_s: float | None = None
+    latency: str | None = None
     ttft_limit_s: float | None = None
     tpot_limit_s: float | None = None
     gap_limit_s: float | None = None
@@ -80,6 +84,8 @@ class BenchConfig:
         if self.arrivals == "closed" and self.rate is not None:
             raise ValueError(f"closed arrivals have no rate, got {self.rate!r}")
         _ = self.limits  # refused now, not after the run
+        if (self.tpot_target_s is None) != (self.latency is None):
+            raise ValueError("a TPOT target needs a latency model to choose chunks by: give both or neither")
 
     @property
     def limits(self) -> Limits | None:

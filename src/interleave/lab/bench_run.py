@@ -20,7 +20,14 @@ from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device
 from interleave.lab.devices import place
 from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
-from interleave.lab.serving import engine_settings, model_corpus, serve_checked, touch_pool, trace_engine
+from interleave.lab.serving import (
+    engine_settings,
+    model_corpus,
+    serve_checked,
+    touch_pool,
+    tpot_target,
+    trace_engine,
+)
 from interleave.lab.timing import timing_lock
 from interleave.lab.workload import (
     requests_from_trace,
@@ -47,6 +54,7 @@ def run_bench(
     ready = from_file and from_file.engine_requests()  # refused here, before anything is loaded
     trace = bench_trace(config)
     device = checked_device(config.device)
+    tpot = tpot_target(config.tpot_target_s, config.latency)
     asked = config
     config = replace(
         config,
@@ -70,6 +78,7 @@ def run_bench(
         block_tokens=config.block_tokens,
         backend=config.backend,
         pool_gib=config.pool_gib,
+        tpot=tpot,
     )
     for line in unused_options(asked, engine_settings(engine)):
         say(line)

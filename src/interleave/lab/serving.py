@@ -7,6 +7,7 @@ what is made of the run, nor where it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from interleave.engine.batched import Engine, StepOutcome
@@ -18,9 +19,13 @@ from interleave.engine.nocache import NoCacheExecutor
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
+from interleave.lab.latency_file import read_model
+from interleave.lab.plan_features import packed_features
 from interleave.lab.trace import Trace
 from interleave.model.sources import LoadedModel
+from interleave.schedule.plan import Forward
 from interleave.schedule.request import Request
+from interleave.schedule.tpot_target import TpotTarget
 
 
 def model_corpus(model: LoadedModel) -> list[int]:
@@ -63,6 +68,21 @@ def serve_checked(
         metrics.check_order(record)
         metrics.check_budget(record)
     return log
+
+
+def tpot_target(target_s: float | None, latency: str | None) -> TpotTarget | None:
+    """A target for the time of a step with a model of it from a file of `interleave fit`; None without.
+
+    Raises ValueError for a target or a file that cannot be used.
+    """
+    if target_s is None or latency is None:
+        return None
+    model = read_model(Path(latency))
+
+    def predict_s(forwards: Sequence[Forward]) -> float:
+        return model.step_s([packed_features(forward, slots=False)[0] for forward in forwards])
+
+    return TpotTarget(target_s, predict_s)
 
 
 def engine_settings(engine: Engine) -> dict[str, str | int | None]:

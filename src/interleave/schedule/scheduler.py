@@ -20,6 +20,7 @@ from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUN
 from interleave.schedule.recurrence import recurrences
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
+from interleave.schedule.tpot_target import TpotTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,21 @@ class Scheduler:
     look_ahead: count in each plan how often it recurs (`StepPlan.repeats`), for an executor that only
     predicts and can book several steps at once. It samples placeholders: every token is 0, and a
     request with stop ids is refused.
+    tpot: lets the chunk budget follow from a target for the time of a step, with C as its most.
+    Raises ValueError for a target with a policy that cuts no prompts.
     """
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, look_ahead: bool = False) -> None:
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        pool: BlockPool,
+        *,
+        look_ahead: bool = False,
+        tpot: TpotTarget | None = None,
+    ) -> None:
+        if tpot is not None and config.policy not in ("chunked", "mixed"):
+            raise ValueError(f"tpot_target_s does not apply to policy {config.policy!r}: it cuts no prompt")
+        self._tpot = tpot
         self.config = config
         self.look_ahead = look_ahead
         self.pool = pool
@@ -161,12 +174,18 @@ class Scheduler:
         """Admit what fits, then let the policy choose the next step's forwards."""
         admitted = self._admit() if self.waiting else ()
         prefilling, decoding = self._by_phase()
-        forwards = self._policy(prefilling, decoding, self._limits)
+        if self._tpot is None:
+            forwards = self._policy(prefilling, decoding, self._limits)
+        else:
+            forwards = self._tpot.plan(self._policy, prefilling, decoding, self._limits)
         padded = bool(prefilling) and self.config.policy in ("padded", "static")
         if not self.look_ahead:
             return StepPlan(self.step, admitted, forwards, padded)
         full = bool(self.waiting) or len(self._rows) >= self.config.max_rows
-        return StepPlan(self.step, admitted, forwards, padded, recurrences(forwards, decoding), full)
+        # A budget that follows the time of a step shrinks as the history of a prompt grows.
+        fixed = self._tpot is None or not prefilling
+        repeats = recurrences(forwards, decoding) if fixed else 1
+        return StepPlan(self.step, admitted, forwards, padded, repeats, full)
 
     def _by_phase(self) -> tuple[list[Row], Sequence[Row]]:
         """(prefilling, decoding), each in order of admission. Row.is_prefilling, without a call for each."""

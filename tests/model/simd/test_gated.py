@@ -9,8 +9,8 @@ from gguf import GGMLQuantizationType, dequantize, quantize
 
 from interleave.model.ops import reference, simd
 from interleave.model.simd.forms import NAMES, PANEL
-from interleave.model.simd.gated import fits, multiply_gated
-from interleave.model.simd.linear import DEPTH, LinearPaths
+from interleave.model.simd.gated import DEPTH, fits, multiply_gated
+from interleave.model.simd.linear import LinearPaths
 from interleave.model.simd.pack import pack_matrix
 
 pytestmark = pytest.mark.usefixtures("one_thread")

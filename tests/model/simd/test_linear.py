@@ -88,12 +88,15 @@ def test_a_row_does_not_depend_on_its_company(form: str, width: int, depth: int)
 
 
 @pytest.mark.parametrize("width", [PANEL, PANEL + 3])
-def test_adding_to_what_is_there(width: int) -> None:
-    matrix = pack_matrix(weights("q4_1", width, 64))
-    x = np.random.default_rng(2).standard_normal((5, 64), dtype=np.float32)
-    out = np.full((5, width), 2.0, dtype=np.float32)
-    multiply(x, matrix, out, add=True)
-    assert np.abs(out - 2.0 - product(x, matrix)).max() < 1e-6
+@pytest.mark.parametrize("form", ["q4_1", "fp32"])
+@pytest.mark.parametrize("narrow_rows", [0, 5])
+def test_sums_go_on_from_what_is_there(width: int, form: str, narrow_rows: int) -> None:
+    """A product over the depth in two parts, the second added to the first, has the bits of the whole."""
+    whole, paths = weights(form, width, 96), LinearPaths(narrow_rows)
+    x = np.random.default_rng(2).standard_normal((5, 96), dtype=np.float32)
+    out = product(x[:, :32].copy(), pack_matrix(whole[:, :32].copy()), paths)
+    multiply(x[:, 32:].copy(), pack_matrix(whole[:, 32:].copy()), out, add=True, paths=paths)
+    assert np.array_equal(out, product(x, pack_matrix(whole), paths))
 
 
 def test_equal_weights_and_zeros_have_a_form() -> None:

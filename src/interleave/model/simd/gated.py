@@ -13,10 +13,13 @@ import numpy as np
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import PANEL
 from interleave.model.simd.glue import silu_times
-from interleave.model.simd.linear import DEPTH, LinearPaths, PackedMatrix, place_of
+from interleave.model.simd.linear import LinearPaths, PackedMatrix, place_of
 from interleave.model.simd.narrow import NARROW_ROWS, multiply_narrow_tile, widen_panel
 from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import LANES, vload, vstore
+
+DEPTH = 2048
+"""Most depths of a layer's input: both panels are widened whole, 512 KiB which a second-level cache holds."""
 
 
 def fits(matrix: PackedMatrix) -> bool:

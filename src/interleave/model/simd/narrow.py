@@ -11,8 +11,18 @@ from typing import Any
 from numba import types
 
 from interleave.model.simd.forms import FP32, HEADER_BYTES, NAMES, STEP_BYTES, at_byte, columns, header
-from interleave.model.simd.tiles import FLAG, FLOAT_AT, cases, finish, flag, loop, multiply_step, row_pointers
-from interleave.model.simd.vector import I8, I64, LANES, Builder, constant, element_pointer, emitted, store
+from interleave.model.simd.tiles import (
+    FLAG,
+    FLOAT_AT,
+    begin,
+    cases,
+    finish,
+    flag,
+    loop,
+    multiply_step,
+    row_pointers,
+)
+from interleave.model.simd.vector import I8, I64, LANES, Builder, element_pointer, emitted, store
 
 NARROW_ROWS = 12 if LANES == 16 else 4
 """Rows of a tile whose panel is widened in registers, some of which that takes itself."""
@@ -39,8 +49,8 @@ def _narrow_tile(form: int, rows: int) -> Callable[[Builder, Any], None]:
 
             return loop(builder, depth, sums, step)
 
-        sums = loop(builder, blocks, [constant(0.0)] * (2 * rows), block)
-        finish(builder, rows, sums, c, c_stride, add)
+        places, start = begin(builder, rows, c, c_stride, add)
+        finish(builder, places, loop(builder, blocks, start, block))
 
     return emit
 

@@ -93,20 +93,23 @@ def multiply_step(
     return out
 
 
-def finish(builder: Builder, rows: int, sums: Sequence[Any], c: Any, c_stride: Any, add: Any) -> None:
-    """Store the sums, or add them to what is there."""
+def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple[list[Any], list[Any]]:
+    """(where a tile's sums go, what they begin with): what is there if `add`, else zero.
+
+    Sums that go on from what is there, and are not added to it at the end, have the same bits whether
+    the depth is walked at once or in pieces.
+    """
     places = [
         builder.gep(c, [builder.add(builder.mul(c_stride, I64(row)), I64(half * LANES))])
         for row in range(rows)
         for half in range(2)
     ]
-    with builder.if_else(add) as (adding, storing):
-        with adding:
-            for place, value in zip(places, sums, strict=True):
-                store(builder, builder.fadd(load(builder, place), value), place)
-        with storing:
-            for place, value in zip(places, sums, strict=True):
-                store(builder, value, place)
+    return places, [builder.select(add, load(builder, place), constant(0.0)) for place in places]
+
+
+def finish(builder: Builder, places: Sequence[Any], sums: Sequence[Any]) -> None:
+    for place, value in zip(places, sums, strict=True):
+        store(builder, value, place)
 
 
 def row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any]:
@@ -123,8 +126,8 @@ def _wide_tile(rows: int) -> Callable[[Builder, Any], None]:
             panel = [load(builder, builder.gep(place, [I64(half * LANES)])) for half in range(2)]
             return multiply_step(builder, sums, at_row, index, panel)
 
-        sums = loop(builder, depth, [constant(0.0)] * (2 * rows), step)
-        finish(builder, rows, sums, c, c_stride, add)
+        places, start = begin(builder, rows, c, c_stride, add)
+        finish(builder, places, loop(builder, depth, start, step))
 
     return emit
 
@@ -135,7 +138,7 @@ def flag(builder: Builder, value: Any) -> Any:
 
 @emitted
 def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
-    """c[rows, PANEL] = (c +, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
+    """c[rows, PANEL] = (from c on, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
     at = types.int64
     signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
 
