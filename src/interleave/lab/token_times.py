@@ -62,7 +62,10 @@ class TokenTimes:
         for index in joining:
             gap = begins_s - self.last_s[index]
             self.gaps.add(gap, 1)
-            self.max_gap_s[index] = max(gap, inside_s)
+            # A row may have been served on its own between its first token and this step.
+            longest = max(gap, inside_s)
+            if not longest <= self.max_gap_s[index]:
+                self.max_gap_s[index] = longest
             members[index] = self._num_common
         joining.clear()
         return True

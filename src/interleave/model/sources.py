@@ -19,7 +19,7 @@ import torch
 from interleave.model.config import ModelConfig, ModelError
 from interleave.model.config_hf import shipped_config, shipped_config_names
 from interleave.model.decoder import Decoder
-from interleave.model.ops import cpu, reference, simd
+from interleave.model.ops import cpu, reference
 from interleave.model.tokens import Tokenizer
 from interleave.model.weights import Weights, random_weights
 from interleave.model.weights_gguf import ensure_smollm2
@@ -78,9 +78,11 @@ def default_ops(weights: Weights) -> ModuleType:
         from interleave.model.ops import triton
 
         return triton
-    if simd.usable(weights.embed):
-        return simd
-    return cpu if weights.embed.device.type == "cpu" and weights.embed.dtype == torch.float32 else reference
+    if weights.embed.device.type != "cpu" or weights.embed.dtype != torch.float32:
+        return reference
+    from interleave.model.ops import simd  # compiled by numba, which a GPU host may lack
+
+    return simd if simd.usable(weights.embed) else cpu
 
 
 def load_text_model(
