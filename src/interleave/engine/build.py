@@ -67,8 +67,6 @@ def build_engine(
     if spec.kv != "blocks" and pool_gib is not None:
         raise ValueError(f"pool_gib {pool_gib!r} does not apply to engine {name!r}: it has no block pool")
     longest = _request_limit(decoder, max_request_tokens)
-    if spec.kv in ("none", "one"):
-        max_rows = 1
     config = ladder_config(
         name,
         order=order,

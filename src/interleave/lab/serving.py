@@ -7,8 +7,11 @@ what is made of the run, nor where it is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.build import build_engine
@@ -19,10 +22,11 @@ from interleave.engine.nocache import NoCacheExecutor
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
+from interleave.lab.devices import num_threads
 from interleave.lab.latency_file import read_model
 from interleave.lab.plan_features import packed_features
 from interleave.lab.trace import Trace
-from interleave.model.sources import LoadedModel
+from interleave.model.sources import LoadedModel, load_model
 from interleave.schedule.plan import Forward
 from interleave.schedule.request import Request
 from interleave.schedule.tpot_target import TpotTarget
@@ -34,6 +38,21 @@ def model_corpus(model: LoadedModel) -> list[int]:
         return corpus_tokens(lambda text: [token % model.config.vocab_size for token in byte_tokens(text)])
     tokens = corpus_tokens(model.tokenizer.encode)
     return tokens[1:] if tokens[0] == model.config.bos_token_id else tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSetting:
+    """What serving a trace needs: the model, and the corpus in its tokens."""
+
+    model: LoadedModel
+    tokens: Sequence[int]
+
+
+def serving_setting(model: str, dtype: str, device: str) -> ServingSetting:
+    """Load a model on as many threads as a run has, and cut the corpus into its tokens."""
+    torch.set_num_threads(num_threads())
+    loaded = load_model(model, dtype, device)
+    return ServingSetting(loaded, model_corpus(loaded))
 
 
 def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) -> Engine:

@@ -7,29 +7,32 @@ read it, so that all of them use one absolute rate per load. Does not draw.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 
 from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
-from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.lab.quantiles import distribution
-from interleave.lab.serving import engine_settings, model_corpus, serve_checked, trace_engine
+from interleave.lab.serving import (
+    ServingSetting,
+    engine_settings,
+    serve_checked,
+    serving_setting,
+    trace_engine,
+)
 from interleave.lab.workload import (
     requests_from_trace,
     scaled_block_tokens,
     scaled_chunk_budget,
     workload,
 )
-from interleave.model.sources import LoadedModel, load_model
 
 REFERENCE_ENGINE = "chunked"
 CAPACITY_LABEL = "reference capacity"
@@ -74,14 +77,6 @@ PROFILES: dict[str, dict[str, Any]] = {
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What measuring needs: the model, and the corpus in its tokens."""
-
-    model: LoadedModel
-    tokens: Sequence[int]
-
-
 def points(params: Params) -> list[Point]:
     """The reference capacity, then every engine at every load on every seed's trace."""
     common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds"})
@@ -109,13 +104,11 @@ def estimate_s(params: Params) -> list[float]:
     ]
 
 
-def prepare(params: Params) -> Setting:
-    torch.set_num_threads(num_threads())
-    model = load_model(params.model, params.dtype, params.device)
-    return Setting(model, model_corpus(model))
+def prepare(params: Params) -> ServingSetting:
+    return serving_setting(params.model, params.dtype, params.device)
 
 
-def measure(point: Point, setting: Setting, earlier: Mapping[str, list[Row]]) -> list[Row]:
+def measure(point: Point, setting: ServingSetting, earlier: Mapping[str, list[Row]]) -> list[Row]:
     """One row per request, with the facts of its run repeated on each."""
     config = point.config
     rate = None

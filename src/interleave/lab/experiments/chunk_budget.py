@@ -8,11 +8,10 @@ prompt positions takes. *passes*: one long prompt in equal pieces, alone. Does n
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 
 from interleave.engine.build import build_engine
@@ -20,13 +19,17 @@ from interleave.engine.loop import serve
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.corpus import cut_prompts
-from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
-from interleave.lab.serving import engine_settings, model_corpus, serve_checked, trace_engine
+from interleave.lab.serving import (
+    ServingSetting,
+    engine_settings,
+    serve_checked,
+    serving_setting,
+    trace_engine,
+)
 from interleave.lab.trace import Trace
 from interleave.lab.workload import requests_from_trace, scaled_block_tokens, workload
-from interleave.model.sources import LoadedModel, load_model
 from interleave.schedule.request import Request
 
 EngineName = Literal["chunked", "mixed"]
@@ -81,14 +84,6 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What measuring needs: the model, and the corpus in its tokens."""
-
-    model: LoadedModel
-    tokens: Sequence[int]
 
 
 def points(params: Params) -> list[Point]:
@@ -149,18 +144,16 @@ def estimate_s(params: Params) -> list[float]:
     return seconds
 
 
-def prepare(params: Params) -> Setting:
-    torch.set_num_threads(num_threads())
-    model = load_model(params.model, params.dtype, params.device)
-    return Setting(model, model_corpus(model))
+def prepare(params: Params) -> ServingSetting:
+    return serving_setting(params.model, params.dtype, params.device)
 
 
-def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
+def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
     """serve: one row for the run. step, passes: one row for each repeat."""
     return _serve(point.config, setting) if point.config["kind"] == "serve" else _alone(point.config, setting)
 
 
-def _serve(config: Mapping[str, Any], setting: Setting) -> list[Row]:
+def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
     trace = _trace(config)
     engine = trace_engine(
         config["engine"],
@@ -198,7 +191,7 @@ def _serve(config: Mapping[str, Any], setting: Setting) -> list[Row]:
     ]
 
 
-def _alone(config: Mapping[str, Any], setting: Setting) -> list[Row]:
+def _alone(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
     """A prompt in chunks of a given size with the engine to itself, `repeats` times after one discarded."""
     count, prompt = 1 + config["repeats"], config["prompt"]
     prompts = cut_prompts(setting.tokens, [prompt] * count, config["seed"])

@@ -8,10 +8,9 @@ draw.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 
 from interleave.engine.batched import StepOutcome
@@ -19,10 +18,15 @@ from interleave.engine.loop import serve
 from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
-from interleave.lab.devices import num_threads
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
-from interleave.lab.serving import engine_settings, model_corpus, serve_checked, trace_engine
+from interleave.lab.serving import (
+    ServingSetting,
+    engine_settings,
+    serve_checked,
+    serving_setting,
+    trace_engine,
+)
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
@@ -30,7 +34,6 @@ from interleave.lab.workload import (
     scaled_chunk_budget,
     workload,
 )
-from interleave.model.sources import LoadedModel, load_model
 from interleave.schedule.plan import Piece
 
 EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed"]
@@ -68,14 +71,6 @@ PROFILES: dict[str, dict[str, Any]] = {
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What measuring needs: the model, and the corpus in its tokens."""
-
-    model: LoadedModel
-    tokens: Sequence[int]
-
-
 def points(params: Params) -> list[Point]:
     """Every engine at every number of rows, on one trace."""
     common = params.model_dump(mode="json", exclude={"engines", "rows"})
@@ -111,13 +106,11 @@ def estimate_s(params: Params) -> list[float]:
     return seconds
 
 
-def prepare(params: Params) -> Setting:
-    torch.set_num_threads(num_threads())
-    model = load_model(params.model, params.dtype, params.device)
-    return Setting(model, model_corpus(model))
+def prepare(params: Params) -> ServingSetting:
+    return serving_setting(params.model, params.dtype, params.device)
 
 
-def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
+def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
     """Rows of four kinds: the run, its steps, their pieces, and the gaps of requests already decoding."""
     config = point.config
     trace = _trace(config)
