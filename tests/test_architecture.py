@@ -34,11 +34,10 @@ TORCH_FREE = [
     SRC / "lab" / "slo_capacity.py",
     SRC / "lab" / "published.py",
     SRC / "lab" / "validation.py",
-    SRC / "cli_simulate.py",
     SRC / "lab" / "roofline.py",
     SRC / "lab" / "machine_store.py",
     SRC / "lab" / "peers" / "document.py",  # and so all that it is made from
-    SRC / "cli.py",
+    SRC / "cli" / "main.py",
 ]
 
 

@@ -11,7 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import OneLineErrors, main
+from interleave.cli.errors import OneLineErrors
+from interleave.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'kernels'}"}
@@ -24,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_shows_examples_and_imports_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom interleave.cli import main\n"
+        "import sys\nfrom interleave.cli.main import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "print([m for m in ('torch', 'pandas', 'papermill', 'matplotlib', 'pydantic') if m in sys.modules])"
     )

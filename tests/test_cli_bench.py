@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.engine.build import ENGINES
 from interleave.lab.bench_config import BenchConfig
 from interleave.lab.timing import HELD_VARIABLE

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.engine.layouts import BlockLayout
 
 ROOT = Path(__file__).resolve().parents[1]

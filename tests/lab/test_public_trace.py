@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.lab.public_trace import read_public_trace
 from interleave.lab.trace import TraceError, TraceRow, read_csv
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.build import build_engine
 from interleave.engine.ladder import ENGINES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.simulate_serve import draw_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.model.convert_gguf import write_hf_folder
 
 PARIS = ("--prompt", "The capital of France is", "--max-new-tokens", "8")

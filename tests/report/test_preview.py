@@ -62,7 +62,7 @@ def test_a_report_runs_builds_and_leaves_the_tree_clean(checkout: Path, smollm2_
     cache.mkdir()
     (cache / smollm2_folder.name).symlink_to(smollm2_folder)
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "INTERLEAVE_CACHE": str(cache)}
-    command = [sys.executable, "-m", "interleave.cli", "report"]
+    command = [sys.executable, "-m", "interleave", "report"]
     done = subprocess.run(
         command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=False
     )

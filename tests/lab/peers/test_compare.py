@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from interleave.cli import main
+from interleave.cli.main import main
 from interleave.lab.paths import data_dir
 from interleave.lab.peers import gguf_files
 from interleave.lab.peers.document import store_document

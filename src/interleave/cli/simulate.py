@@ -1,74 +1,14 @@
-"""`interleave simulate` and `interleave fit`: thin functions over the simulator. See `cli` for exit codes."""
+"""`interleave simulate`: thin functions over the simulator."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-PUBLISHED = "published"
-
-
-def _progress(line: str) -> None:
-    click.echo(line, err=True)
-
-
-def _publish(document: dict[str, Any], lines: list[str], json_path: str | None) -> None:
-    from interleave.lab.files import write_atomically
-
-    click.echo("\n".join(lines))
-    if json_path is not None:
-        write_atomically(Path(json_path), json.dumps(document, allow_nan=False, indent=1) + "\n")
-        click.echo(f"{'document':14} {json_path}")
-
-
-def _check_out(json_path: str | None) -> None:
-    from interleave.lab.files import check_writable
-
-    if json_path is not None:
-        check_writable(Path(json_path))
-
-
-def latency_model(source: str) -> Any:
-    """The model of a file of `interleave fit`, or the one calibrated on the published A10 figures."""
-    if source != PUBLISHED:
-        from interleave.lab.latency_file import read_model
-
-        return read_model(Path(source))
-    from interleave.lab.published_calibration import best, calibrate
-    from interleave.lab.reference import load_published
-
-    return best(calibrate(load_published())).model
-
-
-@click.command()
-@click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--json", "json_path", type=click.Path(), help="Write here.  [default: data/latency, by device and model]"
-)
-def fit(traces: tuple[Path, ...], json_path: str | None) -> None:
-    """Fit a step-time model to TRACES, the documents of `interleave bench --json`.
-
-    Every step is planned again to count what it computed. Floor per forward, floor per step and no
-    floor are compared; the file holds the best, its residuals by kind of step, and the range it has
-    seen. All traces must come from one device and one model.
-
-    \b
-    Example:
-      interleave bench closed --engine chunked --scale 4 --json closed.json
-      interleave fit closed.json --json fitted.json
-    """
-    from interleave.lab.latency_file import default_path, fit_document, fit_lines, write_fit
-    from interleave.lab.step_traces import read_step_trace
-
-    _check_out(json_path)
-    document = fit_document([read_step_trace(path) for path in traces])
-    click.echo("\n".join(fit_lines(document)))
-    out = default_path(document) if json_path is None else Path(json_path)
-    write_fit(document, out)
-    click.echo(f"{'document':14} {out}")
+from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.terminal import check_out, progress, publish
 
 
 @click.group()
@@ -96,9 +36,9 @@ def published(json_path: str | None) -> None:
     """
     from interleave.lab.published import published_document, published_lines
 
-    _check_out(json_path)
+    check_out(json_path)
     document = published_document()
-    _publish(document, published_lines(document), json_path)
+    publish(document, published_lines(document), json_path)
 
 
 @simulate.command("serve")
@@ -155,7 +95,7 @@ def serve(
     for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
         if value is not None:
             checked_positive(name, value, unit)
-    _check_out(json_path)
+    check_out(json_path)
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)
     served = Served(engine=engine, block_tokens=scaled_block_tokens(scale), **choices)
@@ -176,7 +116,7 @@ def serve(
     facts = {"engine": engine, "latency": latency, "rate": rate, "load": load, "seed": seed, "scale": scale,
              "trace": None if trace is None else str(trace), "saturated": full}  # fmt: skip
     document = simulate_serve.serve_document(served, model, stream, num_requests, facts)
-    _publish(document, simulate_serve.serve_lines(document), json_path)
+    publish(document, simulate_serve.serve_lines(document), json_path)
 
 
 @simulate.command("capacity")
@@ -222,7 +162,7 @@ def capacity(
     from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget
 
     limits = Limits(ttft_s, tpot_s, max_gap_s)
-    _check_out(json_path)
+    check_out(json_path)
     served = Served(
         engine=engine,
         max_rows=max_rows,
@@ -245,7 +185,7 @@ def capacity(
         else f"{found['rate']:.3f} requests/s"
     )
     lines = [f"{'saturated':14} {found['saturated']:.3f} requests/s", f"{'within limits':14} {rate}"]
-    _publish(document, lines, json_path)
+    publish(document, lines, json_path)
 
 
 @simulate.command("convert")
@@ -304,13 +244,13 @@ def validate(
     from interleave.lab.validation import validate as run_validation
     from interleave.model.sources import load_model
 
-    _check_out(json_path)
+    check_out(json_path)
     plan = Plan(engine=engine, **(choices | {"loads": choices["loads"] or LOADS}))
     plan.served.scheduler()
-    model = load_model(source, dtype, device, say=_progress)
+    model = load_model(source, dtype, device, say=progress)
     here = place(device)
     origin = provenance({"model": source, "dtype": dtype, **choices}, device=here.device, driver=here.driver,
                         threads=here.threads)  # fmt: skip
-    with timing_lock(device, _progress):
-        document = {**origin, **run_validation(plan, engine_server(plan, model), _progress)}
-    _publish(document, validation_lines(document), json_path)
+    with timing_lock(device, progress):
+        document = {**origin, **run_validation(plan, engine_server(plan, model), progress)}
+    publish(document, validation_lines(document), json_path)

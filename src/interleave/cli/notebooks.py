@@ -1,0 +1,132 @@
+"""`interleave params`, `run` and `check`: the experiments as notebooks."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+PROFILES = ("quick", "cpu", "gpu")
+
+
+@click.command()
+@click.argument("notebook", required=False)
+def params(notebook: str | None) -> None:
+    """List the parameters of NOTEBOOK: type, default, range, unit, meaning. Without one, the notebooks.
+
+    NOTEBOOK is a path, a number (05) or a name (closed_batches).
+
+    \b
+    Example:
+      interleave params closed_batches
+    """
+    from interleave.lab.paths import repo_root
+    from interleave.report.layout import find_notebook
+    from interleave.report.parameter_docs import parameter_table
+    from interleave.report.parameters import read_source
+    from interleave.report.runs import load_runs
+
+    if notebook is None:
+        for run in load_runs(repo_root()):
+            click.echo(f"{run.notebook:24} {run.title}")
+        return
+    source = read_source(find_notebook(notebook))
+    click.echo(f"{source.path.name}: experiment {source.experiment_name}")
+    click.echo(parameter_table(source.model))
+
+
+@click.command()
+@click.argument("notebooks", nargs=-1)
+@click.option("--all", "run_all", is_flag=True, help="Every notebook in notebooks/.")
+@click.option(
+    "--profile", type=click.Choice(PROFILES), default="quick", show_default=True, help="How much to measure."
+)
+@click.option(
+    "-p", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
+)
+@click.option(
+    "--params-file", type=click.Path(dir_okay=False, path_type=Path), help="YAML or JSON; -p wins over it."
+)
+@click.option("--force", is_flag=True, help="Measure stored points again.")
+@click.option("--estimate", is_flag=True, help="Print the seconds of each point and run nothing.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each notebook [5 x estimate]."
+)
+def run(
+    notebooks: tuple[str, ...],
+    run_all: bool,
+    profile: str,
+    pairs: tuple[tuple[str, str], ...],
+    params_file: Path | None,
+    force: bool,
+    estimate: bool,
+    time_limit: float | None,
+) -> None:
+    """Execute NOTEBOOKS and publish them among the profile's executed notebooks.
+
+    A page changes only when its run succeeds. Measured points are stored as they come, so an
+    interrupted run resumes; a changed parameter measures only what it changes.
+
+    \b
+    Examples:
+      interleave run closed_batches
+      interleave run 05 -p scale 16 -p engines '[paged, chunked]'
+      interleave run --all --profile cpu --estimate
+    """
+    from interleave.report.layout import find_notebook, source_notebooks
+    from interleave.report.parameters import pairs_to_dict, read_parameter_file
+    from interleave.report.runner import RunFailed, estimate_lines, run_notebook
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
+    if bool(notebooks) == run_all:
+        raise click.UsageError("name the notebooks to run or give --all, one of the two")
+    paths = source_notebooks() if run_all else [find_notebook(name) for name in notebooks]
+    overrides = {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
+    for path in paths:
+        for line in estimate_lines(
+            path, profile, overrides
+        ):  # also refuses bad input before any kernel starts
+            if estimate:
+                click.echo(line)
+    failed = []
+    for path in [] if estimate else paths:
+        try:
+            run_notebook(
+                path,
+                profile=profile,
+                overrides=overrides,
+                force=force,
+                time_limit_s=time_limit,
+                say=click.echo,
+            )
+        except RunFailed as error:
+            click.echo(str(error), err=True)
+            failed.append(path.stem)
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(paths)} notebooks failed: {', '.join(failed)}")
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Check the quick run's pages too.")
+def check(quick: bool) -> None:
+    """Check the notebooks and the published pages: content, and whether they are up to date.
+
+    Exit code 1 if a template is not in order, a page holds what it must not, or a page would look
+    different if it were rendered again. A page whose points are stale is listed; it carries a badge.
+
+    \b
+    Example:
+      interleave check
+    """
+    from interleave.report.freshness import page_states, source_faults
+    from interleave.report.layout import COMMITTED_PROFILES
+
+    faults = list(source_faults())
+    states = page_states((*COMMITTED_PROFILES, "quick") if quick else COMMITTED_PROFILES)
+    for line in [*faults, *map(str, states)]:
+        click.echo(line)
+    wrong = len(faults) + sum(not state.acceptable for state in states)
+    click.echo(f"{len(states)} published pages checked, {wrong} things to put in order")
+    click.get_current_context().exit(1 if wrong else 0)

@@ -1,0 +1,32 @@
+"""What the commands say and where they write it. See `errors` for how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def progress(line: str) -> None:
+    """A line for whoever waits, on standard error: standard output holds results only."""
+    click.echo(line, err=True)
+
+
+def publish(document: dict[str, Any], lines: list[str], json_path: str | None) -> None:
+    """Print the lines; write the document where a path is given."""
+    from interleave.lab.files import write_atomically
+
+    click.echo("\n".join(lines))
+    if json_path is not None:
+        write_atomically(Path(json_path), json.dumps(document, allow_nan=False, indent=1) + "\n")
+        click.echo(f"{'document':14} {json_path}")
+
+
+def check_out(json_path: str | None) -> None:
+    """Refuse a path that cannot be written before anything is computed for it."""
+    from interleave.lab.files import check_writable
+
+    if json_path is not None:
+        check_writable(Path(json_path))
