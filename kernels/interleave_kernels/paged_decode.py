@@ -85,7 +85,10 @@ def _decode_split(
         total = total * rescale + tl.sum(weights, 1)
         highest = new_highest
     part = ((index * kv_heads + kv_head) * num_splits + split) * GROUP_TILE + member
-    tl.store(partial_ptr + part[:, None] * HEAD_DIM + lane[None, :], acc)
+    # A split beyond the context leaves a maximum of -inf, and the merge looks no further: as many are
+    # launched as the longest row needs, or the longest that a recording allows for.
+    if begin < span:
+        tl.store(partial_ptr + part[:, None] * HEAD_DIM + lane[None, :], acc)
     tl.store(stats_ptr + part * 2, highest)
     tl.store(stats_ptr + part * 2 + 1, total)
 

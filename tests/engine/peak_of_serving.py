@@ -52,7 +52,13 @@ def main(name: str) -> None:
     forward_bytes = measure_transient(decoder, forward_tokens)
     sizes = {"num_blocks": ROWS * 5, "block_tokens": 64} if spec.kv == "blocks" else {}
     engine = build_engine(
-        name, decoder, max_rows=ROWS, chunk_budget=CHUNK, max_request_tokens=PROMPT + NEW, **sizes
+        name,
+        decoder,
+        max_rows=ROWS,
+        chunk_budget=CHUNK,
+        max_request_tokens=PROMPT + NEW,
+        warm_up=False,
+        **sizes,
     )
     cache = getattr(engine.executor, "cache", None)
     serve(engine, requests(ROWS))  # libraries load and keep what they need

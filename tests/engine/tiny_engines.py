@@ -64,7 +64,7 @@ def engine(name: str, decoder: Decoder | None = None, **settings: Any) -> Engine
     """An engine with room for a few short requests unless told otherwise."""
     if ENGINES[name].kv == "blocks" and not {"num_blocks", "pool_gib"} & settings.keys():
         settings["num_blocks"] = 64
-    settings = {"max_request_tokens": 1200, "max_rows": 8} | settings
+    settings = {"max_request_tokens": 1200, "max_rows": 8, "warm_up": False} | settings
     return build_engine(name, decoder or tiny(), **settings)
 
 

@@ -117,7 +117,7 @@ def test_a_span_wider_than_the_context_changes_nothing(device: str) -> None:
     assert (ours - reference).abs().max() <= TOLERANCE[torch.float32]
 
 
-@pytest.mark.parametrize("name", ["chunked", "mixed", "continuous"])
+@pytest.mark.parametrize("name", ["chunked", "mixed", "continuous", "recorded"])
 def test_an_engine_on_the_kernels_generates_the_tokens_of_cached(name: str, device: str) -> None:
     decoder = load_model("tiny-gqa3", device=device).decoder
     rng = random.Random(0)
@@ -136,6 +136,7 @@ def test_an_engine_on_the_kernels_generates_the_tokens_of_cached(name: str, devi
             block_tokens=16,
             max_request_tokens=80,
             backend=backend,
+            warm_up=False,
         )
         return [record.tokens for record in serve(built, requests).requests]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-PROFILES = ("quick", "cpu", "gpu")
+PROFILES = ("quick", "cpu", "gpu", "full")
 
 
 @click.command()

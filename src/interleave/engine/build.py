@@ -9,11 +9,14 @@ import torch
 
 from interleave.engine.batched import Engine, Executor
 from interleave.engine.cached import CachedExecutor
-from interleave.engine.executor import Attention, BatchExecutor
+from interleave.engine.executor import BatchExecutor
 from interleave.engine.ladder import ENGINES, ladder_config
 from interleave.engine.layouts import BlockLayout, SlotLayout
 from interleave.engine.memory import default_pool_blocks, free_bytes, measure_transient
 from interleave.engine.nocache import NoCacheExecutor
+from interleave.engine.recorded import FIRST_MAXIMUM, RecordedDecode, line_bytes
+from interleave.engine.warm_up import warm_up as rehearse
+from interleave.model.attention.backend import Attention
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
 from interleave.schedule.block_pool import BlockPool, need_blocks
@@ -40,6 +43,8 @@ def build_engine(
     max_request_tokens: int | None = None,
     poison_freed: bool = False,
     tpot: TpotTarget | None = None,
+    recorded_tokens: int | None = None,
+    warm_up: bool = True,
 ) -> Engine:
     """One engine of `ENGINES`, ready to serve.
 
@@ -50,6 +55,9 @@ def build_engine(
     max_request_tokens: longest prompt + generation budget (default and most: the model's positions);
     it is the slot width of `static` and `continuous`.
     tpot: the chunk budget follows from a target for the time of a step (`chunked` and `mixed`).
+    recorded_tokens: contexts that `recorded` records for at first; a longer one makes it record again.
+    warm_up: first serve a rehearsal, so that no later step compiles; False leaves that, and recording, to
+    the steps that need it.
     Raises ValueError, naming the value and what is allowed, for one that is wrong or that this engine
     cannot honour.
     """
@@ -66,6 +74,12 @@ def build_engine(
         _check_count("num_blocks", num_blocks)
     if spec.kv != "blocks" and pool_gib is not None:
         raise ValueError(f"pool_gib {pool_gib!r} does not apply to engine {name!r}: it has no block pool")
+    if recorded_tokens is not None:
+        _check_count("recorded_tokens", recorded_tokens)
+        if not spec.recorded:
+            raise ValueError(
+                f"recorded_tokens {recorded_tokens} does not apply to engine {name!r}: it records nothing"
+            )
     longest = _request_limit(decoder, max_request_tokens)
     config = ladder_config(
         name,
@@ -79,18 +93,34 @@ def build_engine(
     executor: Executor
     if spec.kv in ("none", "one"):
         executor = NoCacheExecutor(decoder) if spec.kv == "none" else CachedExecutor(decoder)
-        return Engine(
-            name, Scheduler(config, BlockPool(1, longest), tpot=tpot), executor, decoder.config.vocab_size
-        )
-    if spec.kv == "slots":
-        num_blocks, block_tokens = max_rows, longest
+        pool = BlockPool(1, longest)
     else:
-        num_blocks = _pool_blocks(decoder, config, block_tokens, num_blocks, pool_gib)
-    pool = BlockPool(num_blocks, block_tokens)
-    cache = KVCache(decoder.config, num_blocks, block_tokens, decoder.dtype, decoder.device)
-    layout = SlotLayout() if spec.kv == "slots" else BlockLayout()
-    executor = BatchExecutor(decoder, cache, layout, attention_backend(backend, cache), poison_freed)
-    return Engine(name, Scheduler(config, pool, tpot=tpot), executor, decoder.config.vocab_size)
+        spare = 1 if spec.recorded else 0
+        if spec.kv == "slots":
+            num_blocks, block_tokens = max_rows, longest
+        else:
+            num_blocks = _pool_blocks(decoder, config, block_tokens, num_blocks, pool_gib, spare)
+        pool = BlockPool(num_blocks, block_tokens)
+        cache = KVCache(decoder.config, num_blocks + spare, block_tokens, decoder.dtype, decoder.device)
+        layout = SlotLayout() if spec.kv == "slots" else BlockLayout()
+        attention = attention_backend(backend, cache)
+        recorded = None
+        if spec.recorded:
+            recorded = RecordedDecode(
+                decoder,
+                cache,
+                attention,
+                max_rows=max_rows,
+                longest_request=longest,
+                first_maximum=recorded_tokens or FIRST_MAXIMUM,
+            )
+        executor = BatchExecutor(decoder, cache, layout, attention, poison_freed, recorded)
+    engine = Engine(name, Scheduler(config, pool, tpot=tpot), executor, decoder.config.vocab_size)
+    if warm_up:
+        if isinstance(executor, BatchExecutor) and executor.recorded is not None:
+            executor.recorded.record_all()
+        rehearse(engine, longest)
+    return engine
 
 
 def _check_count(name: str, value: object) -> None:
@@ -151,7 +181,9 @@ def _pool_blocks(
     block_tokens: int,
     num_blocks: int | None,
     pool_gib: float | None,
+    spare: int,
 ) -> int:
+    """Blocks that the scheduler may grant; the cache holds `spare` more, which count as pool_gib."""
     if num_blocks is not None and pool_gib is not None:
         raise ValueError(f"give num_blocks ({num_blocks}) or pool_gib ({pool_gib}), not both")
     if num_blocks is not None:
@@ -159,16 +191,29 @@ def _pool_blocks(
     factor = decoder.config.kv_bytes_per_token_factor
     block_bytes = factor * decoder.weights.embed.element_size() * block_tokens
     if pool_gib is not None:
-        if not (_is_number(pool_gib) and pool_gib * 2**30 >= block_bytes):
+        if not (_is_number(pool_gib) and pool_gib * 2**30 >= (1 + spare) * block_bytes):
             raise ValueError(
-                f"pool_gib must hold at least one block of {block_bytes} bytes and be finite, got {pool_gib!r}"
+                f"pool_gib must hold at least {1 + spare} blocks of {block_bytes} bytes and be finite, "
+                f"got {pool_gib!r}"
             )
         if pool_gib * 2**30 > (room := free_bytes(decoder.device)):
             raise ValueError(f"pool_gib {pool_gib!r} is more than the {room / 2**30:.1f} GiB that are free")
-        return int(pool_gib * 2**30) // block_bytes
+        return int(pool_gib * 2**30) // block_bytes - spare
     longest = config.max_request_tokens or decoder.config.max_position_embeddings
     wanted = config.max_rows * need_blocks(longest, block_tokens)
-    return default_pool_blocks(decoder, block_bytes, wanted, _worst_transient(decoder, config, longest))
+    taken = _worst_transient(decoder, config, longest) + spare * block_bytes
+    if spare:
+        taken += _recorded_bytes(decoder, config, longest, block_tokens)
+    return default_pool_blocks(decoder, block_bytes, wanted, taken)
+
+
+def _recorded_bytes(decoder: Decoder, config: SchedulerConfig, longest: int, block_tokens: int) -> int:
+    """Bytes that recorded decode keeps: its lines, and on a GPU the graphs' own temporary memory."""
+    rows = config.max_rows
+    hidden_bytes = decoder.config.hidden_size * decoder.weights.embed.element_size()
+    lines = rows * line_bytes(longest, block_tokens, hidden_bytes)
+    graphs = measure_transient(decoder, rows, rows) if decoder.device.type == "cuda" else 0
+    return lines + (graphs or 0)
 
 
 def _worst_transient(decoder: Decoder, config: SchedulerConfig, longest: int) -> int:

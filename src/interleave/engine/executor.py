@@ -1,14 +1,14 @@
 """Computes a step plan with a decoder, a KV cache and an attention backend.
 
-Serves every engine whose rows are batched: packed forwards over blocks (`chunked`, `mixed`), and
-padded groups followed by decode over blocks (`paged`) or slots (`continuous`, `static`).
+Serves every engine whose rows are batched: packed forwards over blocks (`chunked`, `mixed`), padded
+groups followed by decode over blocks (`paged`) or slots (`continuous`, `static`), and decodes that are
+replayed (`recorded`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,22 +16,14 @@ from torch import Tensor
 from interleave.engine.batched import Executed
 from interleave.engine.layouts import BlockLayout, SlotLayout
 from interleave.engine.padded import copy_into, dense_prefill
-from interleave.model.batch import PackedBatch, pack
+from interleave.engine.recorded import RecordedDecode
+from interleave.model.attention.backend import Attention
+from interleave.model.batch import pack
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
 from interleave.model.sampling import new_generator, sample
 from interleave.schedule.plan import Forward, Piece, StepPlan
 from interleave.schedule.row import Row
-
-
-class Attention(Protocol):
-    """An attention backend: `plan` once per forward, `run` once per layer."""
-
-    name: str
-
-    def plan(self, batch: PackedBatch) -> None: ...
-
-    def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
 
 class Laps:
@@ -68,7 +60,8 @@ class Sampler:
         rows = [pieces[index].row for index in wanted]
         params = [row.request.sampling for row in rows]
         generators = [self._generator(row) for row in rows]
-        tokens = sample(self._decoder.logits(hidden), params, generators).tolist()
+        logits = self._decoder.logits(hidden)
+        tokens = sample(logits, params, generators, self._decoder.ops.argmax).tolist()
         return {row.request_id: token for row, token in zip(rows, tokens, strict=True)}
 
     def _generator(self, row: Row) -> torch.Generator | None:
@@ -84,6 +77,7 @@ class Sampler:
 class BatchExecutor:
     """One decoder, one cache; `layout` says where a row's K and V lie.
 
+    recorded: replays forwards that only decode; None computes them like any other.
     poison_freed fills whatever a released row held with NaN (tests and the parity gate).
     """
 
@@ -94,12 +88,14 @@ class BatchExecutor:
         layout: BlockLayout | SlotLayout,
         attention: Attention,
         poison_freed: bool = False,
+        recorded: RecordedDecode | None = None,
     ) -> None:
         self.decoder = decoder
         self.cache = cache
         self.layout = layout
         self.attention = attention
         self.poison_freed = poison_freed
+        self.recorded = recorded
         self._sample = Sampler(decoder)
 
     def execute(self, plan: StepPlan) -> Executed:
@@ -110,7 +106,16 @@ class BatchExecutor:
         laps.lap("copy")
         self.layout.admit(plan.admitted)
         last_hidden: list[Tensor] = []
+        pieces: list[Piece] = []
+        replayed: Forward = ()
         for forward in plan.forwards:
+            kind = forward_kind(forward)
+            if self.recorded is not None and kind == "decode":
+                self.recorded.launch(forward)
+                replayed = forward
+                laps.lap(kind)
+                continue
+            pieces += forward
             if plan.padded:
                 dense = dense_prefill(self.decoder, forward)
                 last_hidden.append(dense.last_hidden)
@@ -121,13 +126,26 @@ class BatchExecutor:
                 laps.lap("copy")
             else:
                 last_hidden.append(self._packed(forward))
-                laps.lap(forward_kind(forward))
+                laps.lap(kind)
         # Once a step: a second forward does not wait for the first one's tokens, and the head's
         # weights are read once.
-        pieces = [piece for forward in plan.forwards for piece in forward]
         tokens = self._sample(pieces, torch.cat(last_hidden)) if pieces else {}
+        if self.recorded is not None:
+            tokens |= self._replayed_tokens(self.recorded, replayed)
         laps.lap("sample")
         return Executed(tokens, laps.parts_s, copied_tokens)
+
+    def _replayed_tokens(self, recorded: RecordedDecode, forward: Forward) -> dict[str, int]:
+        """The device chose greedily. With a row that wants another choice, all are sampled here instead,
+        from the replay's hidden states, and the tokens that the device goes on from are written anew."""
+        if not forward:
+            recorded.forget()
+            return {}
+        if all(piece.row.request.sampling.greedy for piece in forward):
+            ids = [piece.row.request_id for piece in forward]
+            return dict(zip(ids, recorded.tokens(), strict=True))
+        recorded.forget()
+        return self._sample(forward, recorded.hidden[: len(forward)])
 
     def _packed(self, forward: Forward) -> Tensor:
         """Hidden state [pieces, hidden] at each piece's last position."""
@@ -135,7 +153,7 @@ class BatchExecutor:
             forward, self.layout.table, self.cache.block_tokens, self.decoder.device, self.layout.walk_widest
         )
         self.attention.plan(batch)
-        hidden = self.decoder.forward(batch.tokens, batch.positions, self.attention.run)
+        hidden = self.decoder.forward(batch.tokens, batch.positions, self.attention.attend)
         if len(hidden) == len(forward):
             return hidden
         return hidden[torch.from_numpy(batch.query_starts[1:] - 1).to(hidden.device)]
@@ -143,6 +161,8 @@ class BatchExecutor:
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         self._sample.forget(rows)
         self.layout.release(rows)
+        if self.recorded is not None:
+            self.recorded.forget()
         if self.poison_freed and isinstance(self.layout, BlockLayout):
             self.cache.poison([block for own in blocks for block in own])
 

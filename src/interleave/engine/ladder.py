@@ -14,11 +14,15 @@ from interleave.schedule.scheduler import SchedulerConfig
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """kv: none, one (a single contiguous cache), slots (full-width, compact) or blocks."""
+    """kv: none, one (a single contiguous cache), slots (full-width, compact) or blocks.
+
+    recorded: the decode forward is replayed rather than launched kernel by kernel.
+    """
 
     policy: str
     kv: str
     summary: str
+    recorded: bool = False
 
 
 ENGINES: dict[str, EngineSpec] = {
@@ -34,6 +38,9 @@ ENGINES: dict[str, EngineSpec] = {
     ),
     "chunked": EngineSpec("chunked", "blocks", "a forward of packed chunks, then a forward of decodes"),
     "mixed": EngineSpec("mixed", "blocks", "decodes and chunks in one forward"),
+    "recorded": EngineSpec(
+        "chunked", "blocks", "as chunked, the decode forward recorded once and replayed", recorded=True
+    ),
 }
 
 

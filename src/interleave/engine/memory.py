@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import torch
 
 from interleave.engine.nocache import causal
@@ -30,7 +29,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(self._device)
             self._before: int | None = torch.cuda.memory_allocated(self._device)
         else:
-            self._before = psutil.Process().memory_info().rss if _reset_high_water_mark() else None
+            self._before = _resident_bytes() if _reset_high_water_mark() else None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,6 +40,12 @@ class PeakMemory:
         else:
             peak = _high_water_mark()
         self.peak_bytes = max(0, peak - self._before)
+
+
+def _resident_bytes() -> int:
+    import psutil  # a GPU host that only measures may lack it
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def _reset_high_water_mark() -> bool:
@@ -83,7 +88,9 @@ PROBE_TOKENS = 1024
 def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
+    import psutil
+
+    return int(psutil.virtual_memory().available)
 
 
 def default_pool_blocks(decoder: Decoder, block_bytes: int, wanted_blocks: int, transient: int) -> int:

@@ -149,7 +149,9 @@ class Anchor:
     def answer(self, request: Request, workload: str = "stop ids") -> RequestRecord:
         key = (request.prompt, request.max_new_tokens, request.stop_ids)
         if key not in self._known:
-            (self._known[key],) = serve(build_engine("cached", self._decoder), [request]).requests
+            (self._known[key],) = serve(
+                build_engine("cached", self._decoder, warm_up=False), [request]
+            ).requests
             where = {"engine": "cached", "workload": workload, "backend": None, "conditions": ""}
             difference = compare_in_one_shot(request, self._known[key], self.oracle)
             self._report.add({**where, "against": "one shot"}, [(request, difference)])
@@ -167,7 +169,7 @@ def run_trial(trial: Trial, decoder: Decoder, backend: str | None, build: Build 
     """Serve a trial's requests. Whatever its engine raises becomes the fault of the answers."""
     logs: list[RunLog] = []
     try:
-        engine = build(trial.engine, decoder, backend=backend, **trial.settings)
+        engine = build(trial.engine, decoder, backend=backend, warm_up=False, **trial.settings)
         cache = getattr(engine.executor, "cache", None)
         if trial.poison_pool and isinstance(cache, KVCache):
             cache.poison(list(range(cache.num_blocks)))

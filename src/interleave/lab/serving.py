@@ -122,7 +122,7 @@ def engine_settings(engine: Engine) -> dict[str, str | int | None]:
         "max_chunk": chosen.max_chunk,
         "token_budget": chosen.token_budget,
         "max_request_tokens": chosen.max_request_tokens,
-        "num_blocks": cache.num_blocks if cache else None,
+        "num_blocks": scheduler.pool.num_blocks if cache else None,
         "block_tokens": cache.block_tokens if cache else None,
         "attention": executor.attention.name if isinstance(executor, BatchExecutor) else None,
         "linear": executor.decoder.ops.__name__.rpartition(".")[2],

@@ -48,6 +48,40 @@ class PackedBatch:
         return np.diff(self.query_starts)
 
 
+@dataclass(slots=True)
+class DecodeBatch:
+    """R rows of one query position each, with every number on the device.
+
+    tokens, positions, slots: int64 [R], as in `PackedBatch`; rows: int64 [R], 0 .. R - 1.
+    context_lens: int32 [R]. tables: int32 [R, blocks]; what lies beyond a row's context is not read.
+    longest: at least every context, now and whenever this batch is replayed.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    slots: Tensor
+    rows: Tensor
+    context_lens: Tensor
+    tables: Tensor
+    longest: int
+    block_tokens: int
+
+    def on_host(self) -> PackedBatch:
+        """The same batch with its lengths and tables read back, for a backend that plans on the host."""
+        contexts = self.context_lens.cpu().numpy().astype(np.int64)
+        width = -(-int(contexts.max()) // self.block_tokens)
+        return PackedBatch(
+            tokens=self.tokens,
+            positions=self.positions,
+            slots=self.slots,
+            query_starts=np.arange(len(contexts) + 1),
+            context_lens=contexts,
+            tables=np.ascontiguousarray(self.tables[:, :width].cpu().numpy(), dtype=np.int64),
+            spans=contexts,
+            block_tokens=self.block_tokens,
+        )
+
+
 def pack(
     pieces: Sequence[Piece],
     table_of: TableOf,

@@ -1,24 +1,39 @@
 """One decoder for the Llama and Qwen2 family, over packed positions.
 
 It does not know about requests, blocks or batches: attention is an argument, a callable that gets
-this forward's rotated queries, keys and values layer by layer and answers with the context.
+this forward's rotated queries, keys and values layer by layer and answers with the context, or a
+place in a cache and a callable that reads keys and values there.
 Architecture: Llama (Touvron et al., 2023) and Qwen2 (Yang et al., 2024).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from interleave.model.config import ModelConfig
+from interleave.model.kv_cache import KVCache
 from interleave.model.ops import reference
 from interleave.model.weights import Weights, pack_weights, weight_bytes
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [n, heads, head_dim]."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Keys and values go to `cache` at int64 slots [n] as they are rotated; `attend` finds them there.
+
+    attend: (layer, q [n, heads, head_dim]) -> [n, heads, head_dim].
+    """
+
+    cache: KVCache
+    slots: Tensor
+    attend: Callable[[int, Tensor], Tensor]
 
 
 class Decoder:
@@ -46,7 +61,7 @@ class Decoder:
         return weight_bytes(packed) - table
 
     @torch.inference_mode()
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend | InPlace) -> Tensor:
         """Hidden states [n, hidden] after the final norm, for int64 tokens and positions [n]."""
         config, ops = self.config, self.ops
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
@@ -55,9 +70,14 @@ class Decoder:
         for index, layer in enumerate(self._packed.layers):
             residual, x = ops.add_norm(residual, delta, layer.input_norm, config.rms_norm_eps)
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, dim)
-            qkv = ops.rotate(qkv, cos, sin, heads + kv_heads)
-            q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
-            context = attend(index, q, k, v)
+            if isinstance(attend, InPlace):
+                keys, values = attend.cache.k[index], attend.cache.v[index]
+                q = ops.rotate_and_write(qkv, cos, sin, attend.slots, keys, values)
+                context = attend.attend(index, q)
+            else:
+                qkv = ops.rotate(qkv, cos, sin, heads + kv_heads)
+                q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
+                context = attend(index, q, k, v)
             delta = ops.linear(context.reshape(-1, heads * dim), layer.o)
             residual, x = ops.add_norm(residual, delta, layer.post_norm, config.rms_norm_eps)
             delta = ops.linear(ops.gated(x, layer.gate_up), layer.down)

@@ -6,13 +6,19 @@ CPU, with its own generator: neither the batch's company nor the device changes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from interleave.model.ops.reference import argmax
+from interleave.model.ops import reference
 from interleave.schedule.request import SamplingParams
+
+Argmax = Callable[[Tensor], Tensor]
+"""[rows, vocab] -> int64 [rows], ties to the lowest id: an op of the decoder."""
+
+NOT_FINITE = -1
+"""In place of a token: the row's logits held NaN or infinity."""
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -25,7 +31,10 @@ def new_generator(params: SamplingParams) -> torch.Generator | None:
 
 
 def sample(
-    logits: Tensor, params: Sequence[SamplingParams], generators: Sequence[torch.Generator | None]
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    generators: Sequence[torch.Generator | None],
+    argmax: Argmax = reference.argmax,
 ) -> Tensor:
     """One token per row: [rows, vocab] float -> [rows] int64 on the same device.
 
@@ -46,13 +55,26 @@ def sample(
     return tokens
 
 
+def greedy(logits: Tensor, argmax: Argmax) -> Tensor:
+    """The greedy token of each row of [rows, vocab], or NOT_FINITE. Nothing is read on the host."""
+    return argmax(logits).masked_fill(~_finite(logits), NOT_FINITE)
+
+
 def check_finite(logits: Tensor) -> None:
-    """Raise NonFiniteLogits unless all of [rows, vocab] is finite; one pass, since NaN wins a minimum."""
-    low, high = torch.aminmax(logits, dim=-1)
-    finite = torch.isfinite(low) & torch.isfinite(high)
+    """Raise NonFiniteLogits unless all of [rows, vocab] is finite."""
+    finite = _finite(logits)
     if not bool(finite.all()):
-        bad = (~finite).nonzero().flatten().tolist()
-        raise NonFiniteLogits(f"NaN or infinite logits in rows {bad} of {logits.shape[0]}")
+        raise non_finite((~finite).nonzero().flatten().tolist(), len(logits))
+
+
+def non_finite(bad: Sequence[int], num_rows: int) -> NonFiniteLogits:
+    return NonFiniteLogits(f"NaN or infinite logits in rows {list(bad)} of {num_rows}")
+
+
+def _finite(logits: Tensor) -> Tensor:
+    """bool [rows]; one pass, since NaN wins a minimum."""
+    low, high = torch.aminmax(logits, dim=-1)
+    return torch.isfinite(low) & torch.isfinite(high)
 
 
 def _draw(logits: Tensor, params: SamplingParams, generator: torch.Generator | None) -> int:

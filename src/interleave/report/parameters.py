@@ -29,7 +29,7 @@ from interleave.schedule.names import hint, nearest
 EXPERIMENTS = "interleave.lab.experiments"
 RUN_FIELDS: dict[str, Any] = {
     "profile": (
-        Literal["quick", "cpu", "gpu"],
+        Literal["quick", "cpu", "gpu", "full"],
         Field("quick", description="tier whose stored points are read and added to"),
     ),
     "measure": (

@@ -36,7 +36,7 @@ from interleave.lab.workload import (
 
 REFERENCE_ENGINE = "chunked"
 CAPACITY_LABEL = "reference capacity"
-EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed"]
+EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed", "recorded"]
 
 
 class Params(WorkloadChoices):
@@ -72,7 +72,20 @@ class Params(WorkloadChoices):
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {**CPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 100, "max_rows": 32},
-    "gpu": {**GPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 400, "max_rows": 32},
+    "gpu": {
+        **GPU_PROFILE,
+        "engines": ("paged", "chunked", "mixed", "recorded"),
+        "loads": (0.85, 1.1),
+        "num_requests": 120,
+        "max_rows": 32,
+    },
+    "full": {
+        **GPU_PROFILE,
+        "engines": ("continuous", "paged", "whole", "chunked", "mixed", "recorded"),
+        "loads": (0.3, 0.6, 0.85, 1.2),
+        "num_requests": 400,
+        "max_rows": 32,
+    },
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
 

@@ -32,7 +32,7 @@ from interleave.lab.trace import Trace
 from interleave.lab.workload import requests_from_trace, scaled_block_tokens, workload
 from interleave.schedule.request import Request
 
-EngineName = Literal["chunked", "mixed"]
+EngineName = Literal["chunked", "mixed", "recorded"]
 Tokens = Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
 LONG_PROMPT = 1536
 PIECES = (1, 2, 6, 24)  # 1 x 1536, 2 x 768, 6 x 256, 24 x 64
@@ -78,6 +78,15 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
     "gpu": {
         **GPU_PROFILE,
+        "engines": ("chunked", "recorded"),
+        "budgets": (128, 256, 512, 1024),
+        "rows": 32,
+        "num_requests": 32,
+        "step_tokens": (1, 8, 32, 128, 256, 512, 1024, 2048),
+    },
+    "full": {
+        **GPU_PROFILE,
+        "engines": ("chunked", "mixed", "recorded"),
         "rows": 32,
         "num_requests": 64,
         "step_tokens": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048),

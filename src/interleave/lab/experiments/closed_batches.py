@@ -41,7 +41,9 @@ from interleave.lab.workload import (
 from interleave.model.sources import LoadedModel, load_model
 from interleave.schedule.request import Request
 
-EngineName = Literal["nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed"]
+EngineName = Literal[
+    "nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"
+]
 BASELINES = ("nocache", "cached")  # one request at a time: run once, on the smallest mixed batch
 PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COPY_PROBE_BYTES = 64 * 2**20
@@ -78,7 +80,23 @@ class Params(WorkloadChoices):
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {**CPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
-    "gpu": {**GPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
+    "gpu": {
+        **GPU_PROFILE,
+        "rows": (32,),
+        "engines": ("paged", "chunked", "mixed", "recorded", "continuous"),
+        "warmup_runs": 1,
+        "recorded_runs": 3,
+    },
+    "full": {
+        **GPU_PROFILE,
+        "rows": (8, 32),
+        "engines": (
+            *("nocache", "cached", "static", "continuous"),
+            *("paged", "whole", "chunked", "mixed", "recorded"),
+        ),
+        "warmup_runs": 2,
+        "recorded_runs": 5,
+    },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 
@@ -145,7 +163,7 @@ def estimate_s(params: Params) -> list[float]:
             steps = trace.num_new_tokens
         elif config["engine"] in ("static", "continuous", "paged"):
             positions = widest * len(trace)
-        elif config["engine"] in ("chunked", "mixed"):
+        elif config["engine"] in ("chunked", "mixed", "recorded"):
             steps += trace.num_prompt_tokens // config["chunk_budget"]
         runs = config["warmup_runs"] + config["recorded_runs"]
         seconds.append(runs * (positions * position_s + steps * step_s))

@@ -36,7 +36,7 @@ from interleave.lab.workload import (
 )
 from interleave.schedule.plan import Piece
 
-EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed"]
+EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"]
 PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens", "running", "waiting")
 
@@ -66,7 +66,18 @@ class Params(WorkloadChoices):
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {**CPU_PROFILE, "rows": (8, 32), "num_requests": 64},
-    "gpu": {**GPU_PROFILE, "rows": (8, 32), "num_requests": 64},
+    "gpu": {
+        **GPU_PROFILE,
+        "engines": ("paged", "chunked", "mixed", "recorded"),
+        "rows": (32,),
+        "num_requests": 64,
+    },
+    "full": {
+        **GPU_PROFILE,
+        "engines": ("static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"),
+        "rows": (8, 32),
+        "num_requests": 64,
+    },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 

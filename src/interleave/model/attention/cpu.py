@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interleave.model.batch import PackedBatch
+from interleave.model.batch import DecodeBatch, PackedBatch
+from interleave.model.decoder import Attend
 from interleave.model.kv_cache import KVCache
 
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -26,6 +27,7 @@ class CpuAttention:
     """`plan` once per forward, `run` once per layer; the twin of `ReferenceAttention`."""
 
     name = "cpu"
+    on_device = False
 
     def __init__(self, cache: KVCache) -> None:
         if cache.k.device.type != "cpu" or cache.k.dtype != torch.float32:
@@ -55,6 +57,13 @@ class CpuAttention:
         # When every row decodes, the packed order is the row order and nothing is picked out.
         self._all_decode = len(single) == batch.num_rows
         self._scores: np.ndarray | None = None
+
+    def plan_decode(self, batch: DecodeBatch) -> None:
+        self.plan(batch.on_host())
+
+    @property
+    def attend(self) -> Attend:
+        return self.run
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""

@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from interleave.model.batch import PackedBatch
+from interleave.model.batch import DecodeBatch, PackedBatch
+from interleave.model.decoder import Attend
 from interleave.model.kv_cache import KVCache
 
 
@@ -19,6 +20,7 @@ class ReferenceAttention:
     """`plan` once per forward, `run` once per layer."""
 
     name = "reference"
+    on_device = False
 
     def __init__(self, cache: KVCache) -> None:
         self.cache = cache
@@ -33,6 +35,13 @@ class ReferenceAttention:
             positions = torch.arange(int(span), device=device)
             blocks = torch.from_numpy(table).to(device)[positions // batch.block_tokens]
             self._slots.append(blocks * batch.block_tokens + positions % batch.block_tokens)
+
+    def plan_decode(self, batch: DecodeBatch) -> None:
+        self.plan(batch.on_host())
+
+    @property
+    def attend(self) -> Attend:
+        return self.run
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""

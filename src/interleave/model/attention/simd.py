@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interleave.model.batch import PackedBatch
+from interleave.model.batch import DecodeBatch, PackedBatch
+from interleave.model.decoder import Attend
 from interleave.model.kv_cache import KVCache
 from interleave.model.simd.attention import attend, attend_share
 from interleave.model.simd.cache_write import write, write_rows
@@ -36,6 +37,7 @@ class SimdAttention:
     """`plan` once per forward, `run` once per layer; the twin of `ReferenceAttention`."""
 
     name = "cpu"
+    on_device = False
 
     def __init__(self, cache: KVCache) -> None:
         start_threads()
@@ -49,6 +51,13 @@ class SimdAttention:
         self._batch = batch
         self._slots = batch.slots.numpy()
         self._group = 0  # tasks follow from the number of heads, which the first layer's queries tell
+
+    def plan_decode(self, batch: DecodeBatch) -> None:
+        self.plan(batch.on_host())
+
+    @property
+    def attend(self) -> Attend:
+        return self.run
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from interleave.model.attention.tiles import cut_segments
-from interleave.model.batch import PackedBatch
+from interleave.model.batch import DecodeBatch, PackedBatch
+from interleave.model.decoder import InPlace
 from interleave.model.kv_cache import KVCache
 from interleave_kernels.kv_write import kv_write
 from interleave_kernels.packed_prefill import TILES, packed_prefill
@@ -28,6 +29,7 @@ class TritonAttention:
     """`plan` once per forward, `run` once per layer; the twin of `ReferenceAttention`."""
 
     name = "triton"
+    on_device = True
 
     def __init__(self, cache: KVCache) -> None:
         if cache.k.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
@@ -44,14 +46,15 @@ class TritonAttention:
                 "use the backend 'reference'"
             )
         self.cache = cache
-        self._batch: PackedBatch | None = None
+        self._slots: Tensor | None = None
 
     def plan(self, batch: PackedBatch) -> None:
-        self._batch = batch
+        self._slots = batch.slots
         single = batch.query_lens == 1
         self._has_singles, self._has_chunks = bool(single.any()), not single.all()
         self._tables = self._device(batch.tables, torch.int32)
         if self._has_singles and self._has_chunks:
+            self._packed = batch
             self._group = 0  # segments follow from the number of heads, which the first layer's queries tell
         elif self._has_chunks:
             self._plan_chunks(batch)
@@ -60,6 +63,14 @@ class TritonAttention:
             self._contexts = self._device(batch.context_lens, torch.int32)
             self._spans = self._device(batch.spans, torch.int32)
             self._longest_span = int(batch.spans.max())
+
+    def plan_decode(self, batch: DecodeBatch) -> None:
+        """Reads nothing on the host, so what follows can be recorded and replayed on other numbers."""
+        self._slots = batch.slots
+        self._has_singles, self._has_chunks = True, False
+        self._tables, self._rows = batch.tables, batch.rows
+        self._contexts = self._spans = batch.context_lens
+        self._longest_span = batch.longest
 
     def _plan_chunks(self, batch: PackedBatch) -> None:
         step = TILES[self.cache.k.element_size()]
@@ -81,18 +92,26 @@ class TritonAttention:
     def _device(self, values: np.ndarray, dtype: torch.dtype) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.cache.k.device, dtype)
 
+    @property
+    def attend(self) -> InPlace:
+        """Attention over the cache alone; the decoder's ops write keys and values while they rotate."""
+        assert self._slots is not None, "plan() comes before attend"
+        return InPlace(self.cache, self._slots, self._attend)
+
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""
-        batch = self._batch
-        assert batch is not None, "plan() comes before run()"
+        assert self._slots is not None, "plan() comes before run()"
+        kv_write(k, v, self._slots, self.cache.k[layer], self.cache.v[layer])
+        return self._attend(layer, q)
+
+    def _attend(self, layer: int, q: Tensor) -> Tensor:
         keys, values = self.cache.k[layer], self.cache.v[layer]
-        kv_write(k, v, batch.slots, keys, values)
         out = torch.empty_like(q, memory_format=torch.contiguous_format)
         size, scale = self.cache.block_tokens, 1.0 / math.sqrt(q.shape[-1])
         if self._has_singles and self._has_chunks:
             group = q.shape[1] // len(keys)
             if self._group != group:
-                self._plan_segments(batch, group)
+                self._plan_segments(self._packed, group)
             parts = (self._segments, self._merges, self._num_parts)
             segmented(q, keys, values, *parts, self._tables, size, scale, out)
         elif self._has_chunks:

@@ -39,6 +39,7 @@ LOOKS: dict[str, Look] = {
     "whole": Look("#56B4E9", "d", "--"),
     "chunked": Look("#0072B2", "o", "-"),
     "mixed": Look("#009E73", "D", "-"),
+    "recorded": Look("#882255", "P", "-"),
 }
 
 RC: dict[Any, Any] = {
