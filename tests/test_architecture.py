@@ -15,7 +15,7 @@ SRC = ROOT / "src" / "interleave"
 KERNEL_USERS = {
     "src/interleave/model/attention/triton.py",
     "src/interleave/model/ops/triton.py",
-    "src/interleave/lab/experiments/kernel_layout.py",
+    "src/interleave/lab/layout_calls.py",
     "src/interleave/lab/kernel_report.py",
 }
 TORCH_FREE = [
