@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from interleave.report.marks import Value, badge_html
 from interleave.report.printed import spoken, table_html
 
 
@@ -31,6 +32,12 @@ def test_a_table_prints_dashes_for_missing_values_and_escapes_text() -> None:
         "<table><thead><tr><th>engine</th><th>wall [s]</th><th>n</th></tr></thead><tbody>"
         "<tr><td>a&lt;b</td><td>1.23</td><td>3</td></tr><tr><td>c</td><td>–</td><td>4</td></tr></tbody></table>"
     )
+
+
+def test_a_value_has_its_mark_beside_it() -> None:
+    frame = pd.DataFrame({"found": [Value("1.5 s", "simulated", "x"), Value("<3", None, "y")]})
+    assert f"<td>1.5 s&nbsp;{badge_html('simulated')}</td>" in table_html(frame)
+    assert "<td>&lt;3</td>" in table_html(frame)
 
 
 def test_a_table_fits_a_page() -> None:

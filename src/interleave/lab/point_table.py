@@ -87,6 +87,17 @@ def read_rows(
     return rows
 
 
+def one_table(facts: Row, rows: Sequence[Row]) -> list[Row]:
+    """The rows with the same columns each, null where a kind has none of that; facts repeated on each.
+
+    Raises ValueError for a column that is also a fact.
+    """
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if both := sorted(facts.keys() & columns.keys()):
+        raise ValueError(f"{', '.join(both)}: a column of some rows and a fact of all of them")
+    return [{**facts, **{name: row.get(name) for name in columns}} for row in rows]
+
+
 def _kind(value: object) -> str:
     if value is None:
         return "null"

@@ -95,6 +95,13 @@ class PublishedRuns:
         table = self.open(engine, rate)
         return float(np.median(table.column("admit_s") - table.column("due_s")))
 
+    def tpot_p95_s(self, engine: str, rate: float) -> float:
+        """Over requests with more than one token."""
+        table = self.open(engine, rate)
+        first, last, new = (table.column(name) for name in ("first_token_s", "last_token_s", "new_tokens"))
+        several = new > 1
+        return float(np.quantile((last - first)[several] / (new[several] - 1), 0.95))
+
     def attention_call_ms(self) -> float:
         step = Features(decode_attended=mid_run_attended())
         return 1e3 * self.model.per.get("decode_attended", 0.0) * step.decode_attended / LAYERS
@@ -155,5 +162,7 @@ SPEAKS: dict[str, Callable[[PublishedRuns], float]] = {
     "p10": lambda runs: runs.queue_wait_p50_s("paged", 2.0),
     "k01": lambda runs: 1.0 - runs.wall_s("chunked", "uniform32") / runs.wall_s("paged", "uniform32"),
     "k02": lambda runs: 1e3 * (runs.full_decode_step_s("chunked") - runs.model.weights_s),
+    "k06": lambda runs: 1e3 * runs.worst_gap_s("whole"),
+    "k10": lambda runs: 1e3 * runs.tpot_p95_s("chunked", 3.0),
 }
 """Row id -> the simulated figure, in the row's unit. c13 (a kernel that no engine here uses) has none."""

@@ -5,7 +5,7 @@ Knows where pages and points lie and how they were fingerprinted; runs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from interleave.lab.paths import repo_root
 from interleave.lab.provenance import prediction_sha256
 from interleave.lab.results import PointStore
 from interleave.report.checks import faults
+from interleave.report.evidence import chapters, keys_of, stored_results
 from interleave.report.fingerprint import KEY_PARTS, code_hash, figures_code_hash, page_key
 from interleave.report.layout import (
     COMMITTED_PROFILES,
@@ -83,7 +84,16 @@ def page_state(path: Path, profile: str) -> PageState:
         changed.append("the notebook's code changed")
     if block["figures_code"] != figures_code_hash(source.notebook):
         changed.append("the code that draws changed")
+    if new_evidence(block, profile):
+        changed.append("the stored results of other chapters changed")
     return PageState(path.stem, profile, RENDER if changed else FRESH, changed)
+
+
+def new_evidence(block: Mapping[str, Any], profile: str) -> bool:
+    """Whether a page that reads other chapters' results has seen others than those stored now."""
+    if "evidence" not in block:
+        return False
+    return bool(block["evidence"] != keys_of(stored_results(list(chapters()), profile, output_root())))
 
 
 def source_faults() -> Iterator[str]:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from interleave.report.evidence import Stored
+
 FORCE_VARIABLE = "INTERLEAVE_FORCE"
 GLUE_PREFIX = "application/papermill.record/"
 FIGURE_DPI = 192
@@ -105,6 +107,17 @@ class NotebookRun:
         measured = {"point_keys": self._measured.keys, "provenance": self._measured.origin()}
         progress.send("measured", measured)
         return self._measured.frame
+
+    def evidence(self) -> dict[str, Stored]:
+        """The stored results of every chapter of the run list at this profile, by experiment.
+
+        The page remembers which points it has seen, so that it is rendered again when they change.
+        """
+        from interleave.report.evidence import chapters, keys_of, stored_results
+
+        found = stored_results(list(chapters()), self.profile, output_root())
+        progress.send("evidence", keys_of(found))
+        return found
 
     def figure(
         self, name: str, figure: Figure, *, alt: str, caption: str, data: pd.DataFrame | None = None

@@ -172,7 +172,7 @@ def _judge(
         "profile": profile,
         "command": command_line(source.path.stem, profile, overrides),
         "numbers": numbers(execution.notebook),
-    }
+    } | {name: heard[name] for name in ("evidence",) if name in heard}
     page = normalise(execution.notebook, provenance)
     problems = faults(page)
     if problems:

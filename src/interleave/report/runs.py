@@ -1,54 +1,18 @@
-"""The run list, `book/runs.yml`, and which executed notebook stands for a run on which site. Runs nothing."""
+"""Which executed notebook stands for a run on which site. Runs nothing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from nbformat import NotebookNode
 
 from interleave.report.freshness import PageState, page_state
-from interleave.schedule.names import nearest
-
-
-@dataclass(frozen=True)
-class Run:
-    """One notebook: `notebook` is its file's stem, `experiment` its module in `lab.experiments`.
-
-    `headline` notebooks are the ones that `interleave report` runs.
-    """
-
-    notebook: str
-    experiment: str
-    title: str
-    headline: bool = False
-
-
-def load_runs(root: Path) -> list[Run]:
-    """The runs listed in `root/book/runs.yml`, in order.
-
-    ValueError for an entry with an unknown or missing key, or a notebook named twice.
-    """
-    path = root / "book" / "runs.yml"
-    known = {field.name for field in fields(Run)}
-    runs: list[Run] = []
-    entries = yaml.safe_load(path.read_text("utf8")) or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{path}: must be a list of runs, each with notebook, experiment and title")
-    for number, entry in enumerate(entries, 1):
-        for key in sorted(set(entry) - known):
-            raise ValueError(f"{path}: entry {number}: {nearest('key', key, sorted(known))}")
-        if missing := {"notebook", "experiment", "title"} - set(entry):
-            raise ValueError(f"{path}: entry {number} lacks {', '.join(sorted(missing))}")
-        run = Run(**entry)
-        if any(run.notebook == other.notebook or run.experiment == other.experiment for other in runs):
-            raise ValueError(f"{path}: entry {number} lists {run.notebook} ({run.experiment}) a second time")
-        runs.append(run)
-    return runs
+from interleave.report.run_list import Run as Run
+from interleave.report.run_list import load_runs as load_runs
 
 
 @dataclass(frozen=True)

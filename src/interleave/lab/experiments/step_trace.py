@@ -7,7 +7,7 @@ draw.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.measure import Point
-from interleave.lab.point_table import Row
+from interleave.lab.point_table import Row, one_table
 from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
@@ -141,7 +141,7 @@ def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[R
     chosen = engine_settings(engine)
     run = {"wall_s": log.wall_s, "attention": chosen["attention"], "linear": chosen["linear"]}
     rows = [{"kind": "run", **run}, *map(_step_row, log.steps), *pieces, *_gap_rows(log)]
-    return _as_one_table({"engine": config["engine"], "rows": config["rows"]}, rows)
+    return one_table({"engine": config["engine"], "rows": config["rows"]}, rows)
 
 
 def _pieces(outcome: StepOutcome) -> list[Row]:
@@ -185,9 +185,3 @@ def _gap_rows(log: RunLog) -> list[Row]:
         {"kind": "gap", "step": gap.step, "request": gap.request_id, "gap_s": gap.gap_s}
         for gap in metrics.incumbent_gaps(log)
     ]
-
-
-def _as_one_table(facts: Row, rows: Sequence[Row]) -> list[Row]:
-    """The rows with the same columns each, null where a kind has none of that; facts repeated on each."""
-    columns = dict.fromkeys(name for row in rows for name in row)
-    return [{**facts, **{name: row.get(name) for name in columns}} for row in rows]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import BaseModel
 
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
@@ -165,4 +166,22 @@ def verdicts(table: pd.DataFrame, classes: pd.DataFrame, capacity: float) -> pd.
     return pd.DataFrame(
         [(claim, found, words[held]) for claim, found, held in rows],
         columns=["predicted", "measured", "verdict"],
+    )
+
+
+def graded(rows: pd.DataFrame, _params: BaseModel) -> pd.DataFrame:
+    """The verdicts, from the experiment's rows, in the columns of the other chapters."""
+    table = curves(rows)
+    loads = sorted(table["load"].unique())
+    near = min(loads, key=lambda load: abs(load - 0.85))
+    capacity = float(rows[rows["load"].isna()]["run_served_rate"].iloc[0])
+    found = verdicts(table, class_table(rows, near), capacity)
+    return pd.DataFrame(
+        {
+            "no.": [str(number) for number in range(1, len(found) + 1)],
+            "quantity": found["predicted"],
+            "predicted": None,
+            "measured": found["measured"],
+            "verdict": found["verdict"].replace("open", "not run"),
+        }
     )

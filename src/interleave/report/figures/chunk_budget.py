@@ -10,6 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from interleave.lab.experiments.chunk_budget import Params
+from interleave.lab.workload import scaled_chunk_budget
 from interleave.report.figures.engine_rows import fitting_scale
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
@@ -209,3 +211,8 @@ def verdicts(points: pd.DataFrame, usual: int) -> pd.DataFrame:
 
 def _ends(series: pd.Series) -> float | None:
     return float(series.iloc[-1] / series.iloc[0]) if len(series) > 1 else None
+
+
+def graded(points: pd.DataFrame, params: Params) -> pd.DataFrame:
+    """The verdicts, from the experiment's rows."""
+    return verdicts(points, scaled_chunk_budget(params.scale))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pydantic import BaseModel
 
 from interleave.lab.experiments.closed_batches import PARTS
 from interleave.report.figures.engine_rows import PART_LOOKS, engine_rows, fitting_scale, marked
@@ -229,3 +230,8 @@ def fastest(table: pd.DataFrame, batch: str) -> str:
 
 def _excess(table: pd.DataFrame, batch: str, part: str) -> float:
     return at(table, batch, "paged", f"{part}_s") - at(table, batch, "chunked", f"{part}_s")
+
+
+def graded(rows: pd.DataFrame, _params: BaseModel) -> pd.DataFrame:
+    """The verdicts, from the experiment's rows."""
+    return verdicts(medians(rows))

@@ -1,0 +1,102 @@
+"""This report's own predictions, graded by each chapter's own function over its stored results."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import pandas as pd
+
+from interleave.lab.paths import data_dir
+from interleave.report.claims import AWAITS
+from interleave.report.comparisons import Compared, direction
+from interleave.report.evidence import Evidence, Stored
+from interleave.report.figures.graded import verdict
+from interleave.report.marks import Value
+from interleave.report.printed import spoken
+
+COLUMNS = ["no.", "quantity", "predicted", "measured", "verdict"]
+OWN = "predictions"
+
+
+def graded(experiment: str, stored: Stored) -> pd.DataFrame | None:
+    """A chapter's own verdicts, by its figure module's `graded(rows, params)` or `verdicts(rows)`; None without."""
+    module = import_module(f"interleave.report.figures.{experiment}")
+    if hasattr(module, "graded"):
+        found = module.graded(stored.frame, stored.params)
+    elif hasattr(module, "verdicts"):
+        found = module.verdicts(stored.frame)
+    else:
+        return None
+    return pd.DataFrame(found)[COLUMNS]
+
+
+def numbered(experiment: str) -> list[str]:
+    """The numbers of the predictions in a chapter's file."""
+    text = (data_dir() / "predictions" / f"{experiment}.md").read_text("utf8")
+    return re.findall(r"^(\d+)\. ", text, re.MULTILINE)
+
+
+def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
+    """Every prediction of this report: graded where the chapter has stored results, else it awaits a run."""
+    lines: list[dict[str, Any]] = []
+    for experiment, title in titles.items():
+        if experiment == OWN or not (data_dir() / "predictions" / f"{experiment}.md").is_file():
+            continue
+        table = graded(experiment, evidence.stored[experiment]) if experiment in evidence.stored else None
+        if table is None:
+            table = pd.DataFrame(
+                [{"no.": n, "verdict": AWAITS} for n in numbered(experiment)], columns=COLUMNS
+            )
+        for line in table.to_dict("records"):
+            lines.append({"chapter": title, "experiment": experiment, **{str(k): v for k, v in line.items()}})
+    return pd.DataFrame(lines, columns=["chapter", "experiment", *COLUMNS])
+
+
+def shown(own: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """The table of own predictions as the page has it, each number with its mark."""
+
+    def cell(line: Mapping[str, Any]) -> Value | None:
+        number = line["measured"]
+        if number is None or pd.isna(number):
+            return None
+        return evidence.marked(str(line["experiment"]), spoken(number, 3))
+
+    marked = own.assign(measured=[cell(line) for line in own.to_dict("records")])
+    return marked[["chapter", *COLUMNS]]
+
+
+def score(own: pd.DataFrame) -> tuple[int, int]:
+    """(held, graded)."""
+    return int((own["verdict"] == "held").sum()), int(own["verdict"].isin(["held", "missed"]).sum())
+
+
+def missed_table(own: pd.DataFrame) -> pd.DataFrame:
+    """Why each missed, from `data/predictions/misses.csv` (experiment, number, why)."""
+    with (data_dir() / "predictions" / "misses.csv").open(encoding="utf8", newline="") as file:
+        reasons = {(row["experiment"], row["number"]): row["why"] for row in csv.DictReader(file)}
+    missed = own[own["verdict"] == "missed"]
+    why = [reasons.get((line.experiment, str(line.number)), "not explained yet")
+           for line in missed.rename(columns={"no.": "number"}).itertuples()]  # fmt: skip
+    return pd.DataFrame(
+        {"chapter": missed["chapter"], "no.": missed["no."], "quantity": missed["quantity"], "why": why}
+    )
+
+
+def verdicts(own: pd.DataFrame, compared: Sequence[Compared]) -> pd.DataFrame:
+    """This chapter's own predictions."""
+    held, total = score(own)
+    known = [
+        one for one in compared if one.same_direction is not None and direction(one.published) != "about 1"
+    ]
+    same = sum(bool(one.same_direction) for one in known)
+    return pd.DataFrame(
+        [
+            verdict("1", "own predictions that held [%]", 100 * held / total if total else None, 60, 85),
+            verdict("2", "published ratios that point the same way here [%]", 100 * same / len(known) if known else None, 75, 100),
+            verdict("3", "published ratios that turn round here", float(len(known) - same) if known else None, 1, float("inf")),
+        ]
+    )  # fmt: skip
