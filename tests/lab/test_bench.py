@@ -270,7 +270,7 @@ def test_a_trace_is_replayed(tmp_path):
         ({"chunk_budget": 0}, "chunk_budget must be .* at least 1"),
         ({"block_tokens": 0}, "block_tokens must be .* at least 1"),
         ({"max_rows": 0}, "max_rows"),
-        ({"pool_gib": 1e-9}, "pool_gib must hold at least one block"),
+        ({"pool_gib": 1e-9}, "pool_gib must hold at least 1 block of"),
         ({"pool_gib": 1e-5}, "blocks"),
         ({"pool_gib": 1e9}, "pool_gib 1000000000.0 is more than the .* GiB that are free"),
         ({"scale": 1, "workload": "published", "model": "dummy:tinygpt"}, "4096"),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from interleave.engine.build import attention_backend
-from interleave.engine.executor import Attention
 from interleave.lab.union_attention import UnionAttention
 from interleave.model.attention.tiles import cut_segments, unite_blocks
 from interleave.model.batch import PackedBatch, pack
@@ -26,6 +26,13 @@ from interleave.schedule.row import Row
 
 LAYOUTS = ("separate", "union", "segmented")
 BLOCK_TOKENS = 64
+
+
+class Attends(Protocol):
+    """The part of an attention backend that a layout needs."""
+
+    def plan(self, batch: PackedBatch) -> None: ...
+    def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +95,8 @@ def layouts(call: Call, backend: str) -> dict[str, Attend]:
     """
     cache = call.cache
     if backend == "triton":
-        union: Attention = _UnionKernel(cache)
-        together: Attention = _SegmentedKernel(cache)
+        union: Attends = _UnionKernel(cache)
+        together: Attends = _SegmentedKernel(cache)
     else:
         union = UnionAttention(cache)
         together = attention_backend(backend, cache)
@@ -101,7 +108,7 @@ def layouts(call: Call, backend: str) -> dict[str, Attend]:
     }
 
 
-def _in_two(call: Call, decodes: Attention, chunk: Attention) -> Attend:
+def _in_two(call: Call, decodes: Attends, chunk: Attends) -> Attend:
     """The decode rows by one backend, then the chunk, where there is one, by another."""
     count = call.decoding.num_rows
     decodes.plan(call.decoding)
