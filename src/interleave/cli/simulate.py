@@ -9,6 +9,7 @@ import click
 
 from interleave.cli.fit import PUBLISHED, latency_model
 from interleave.cli.simulate_fleet import capacity, fleet
+from interleave.cli.simulate_sweep import sweep
 from interleave.cli.simulate_validate import validate
 from interleave.cli.terminal import check_out, publish
 
@@ -143,5 +144,5 @@ def convert(source: Path, target: Path, limit: int | None) -> None:
     click.echo(f"{target}: {len(trace):,} requests over {trace.rows[-1].due_s:,.1f} s")
 
 
-for _command in (capacity, fleet, validate):
+for _command in (capacity, fleet, sweep, validate):
     simulate.add_command(_command)
