@@ -89,6 +89,8 @@ def test_the_document_of_a_fleet(machines: list[str], roles: list[str], tmp_path
     assert document["num_completed"] == 60
     assert all(0 < one["busy"] <= 1 for one in document["machines"] if one["num_requests"])
     assert ("delivery_s" in document) == ("decode" in roles)
+    link = {"gbps": 100.0, "latency_s": 0.001, "kv_bytes_per_token": 28672}
+    assert document["link"] == (link if "decode" in roles else None)
 
 
 def test_capacity_of_machines_and_of_chunks_by_a_target(tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_the_schema_allows_nothing_else(tmp_path: Path) -> None:
             jsonschema.Draft202012Validator(SCHEMA).validate(plain | spoil)
 
 
+def test_the_committed_grid_is_whole_and_small() -> None:
+    path = data_dir() / "results" / "simulated" / "explorer.json"
+    stored = read_sweep(path)
+    jsonschema.Draft202012Validator(SCHEMA).validate(stored)
+    assert [SweepPoint(*row[:4]) for row in stored["rows"]] == EXPLORER.points()
+    assert path.stat().st_size < 500_000
+
+
 def counting(monkeypatch: pytest.MonkeyPatch, stop_after: int | None = None) -> list[SweepPoint]:
     """The points that sweeps compute from now on; after so many of them an interruption."""
     computed: list[SweepPoint] = []

@@ -22,6 +22,8 @@ def simulate() -> None:
     Examples:
       interleave simulate published
       interleave simulate serve --engine chunked --load 0.85 --num-requests 1000000
+      interleave simulate fleet --replicas 4 --routing least_loaded --load 0.85
+      interleave simulate sweep --json sweep.json
       interleave simulate validate --engine chunked --scale 4 --json validation.json
     """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -46,19 +48,9 @@ _MACHINE_OPTIONS = [
     ),
     click.option("--decode-machines", type=int, help="... and machines that decode what those send them."),
     click.option("--decode-rows", type=int, help="Rows of a decode machine.  [default: --max-rows]"),
-    click.option(
-        "--transfer-gbps",
-        type=float,
-        default=100.0,
-        show_default=True,
-        help="10^9 bits/s out of a prefill machine.",
-    ),
-    click.option(
-        "--transfer-latency-s", type=float, default=0.001, show_default=True, help="On top, for each request."
-    ),
-    click.option(
-        "--kv-bytes-per-token", type=int, default=28672, show_default=True, help="Sent (Qwen2.5-1.5B, fp16)."
-    ),
+    click.option("--transfer-gbps", type=float, help="10^9 bits/s out of a prefill machine.  [default: 100]"),
+    click.option("--transfer-latency-s", type=float, help="On top, for each request.  [default: 0.001]"),
+    click.option("--kv-bytes-per-token", type=int, help="Sent.  [default: 28672, Qwen2.5-1.5B in fp16]"),
 ]
 
 
@@ -74,22 +66,29 @@ def _with(options: list[Callable[..., Any]]) -> Callable[[Any], Any]:
 def _build(choices: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The deployment that the options describe, and the options as facts for the document."""
     from interleave.lab.deployment import deployment
+    from interleave.lab.disaggregation import Disaggregated
     from interleave.lab.simulator import Served
     from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget
 
     scale = choices["scale"]
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)
-    facts = dict(choices)
     own = {
         name: choices[name] for name in ("engine", "chunk_budget", "tpot_target_s", "max_rows", "num_blocks")
     }
     served = Served(**own, block_tokens=scaled_block_tokens(scale))
     served.scheduler()  # refuses what cannot work before anything is simulated
     machines = {
-        name: value for name, value in choices.items() if name not in (*own, "latency", "scale", "seed")
+        name: value
+        for name, value in choices.items()
+        if value is not None and name not in (*own, "latency", "scale", "seed")
     }
-    return deployment(served, **machines), facts
+    built = deployment(served, **machines)
+    link = asdict(built.link) if isinstance(built, Disaggregated) else {}
+    link = {
+        name: None if value == math.inf else value for name, value in link.items()
+    }  # JSON has no infinity
+    return built, {**choices, "link": link or None}
 
 
 @click.command()

@@ -72,6 +72,12 @@ class Params(BaseModel):
         description="arrival rates of that comparison",
         json_schema_extra={"unit": "x capacity of chunking on all machines"},
     )
+    rows: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
+        (32, 64),
+        min_length=1,
+        description="rows of every machine of that comparison; the first also over a slower link",
+        json_schema_extra={"unit": "rows"},
+    )
     slow_gbps: float = Field(
         10.0, gt=0, le=10_000, description="a slower link to try", json_schema_extra={"unit": "Gb/s"}
     )
@@ -153,12 +159,14 @@ def _fleets(params: Params, run: Mapping[str, Any]) -> Named:
 
 
 def _splits(params: Params, run: Mapping[str, Any]) -> Named:
+    fast, slow = TRANSFER_GBPS, params.slow_gbps
+    tried = [(rows, prefill, fast) for rows in params.rows for prefill in range(params.machines)]
+    tried += [(params.rows[0], prefill, slow) for prefill in range(1, params.machines)]
     for load in params.apart_loads:
-        for prefill in range(params.machines):
-            for gbps in (TRANSFER_GBPS, params.slow_gbps) if prefill else (TRANSFER_GBPS,):
-                name = f"{prefill}+{params.machines - prefill} at {load:g}, {gbps:g} Gb/s"
-                sizes = {"machines": params.machines, "prefill_machines": prefill, "gbps": gbps}
-                yield name, {**run, "kind": "apart", **sizes, "load": load}
+        for rows, prefill, gbps in tried:
+            name = f"{prefill}+{params.machines - prefill} at {load:g}, {rows} rows, {gbps:g} Gb/s"
+            sizes = {"machines": params.machines, "prefill_machines": prefill, "rows": rows, "gbps": gbps}
+            yield name, {**run, "kind": "apart", **sizes, "load": load}
 
 
 def _budgets(params: Params, run: Mapping[str, Any]) -> Named:
@@ -216,10 +224,9 @@ def _model() -> LatencyModel:
 
 
 @cache
-def _capacity(seed: int, chunk_budget: int = 512) -> float:
+def _capacity(seed: int) -> float:
     """Requests/s of `chunked` on one machine with everybody waiting: what loads are multiples of."""
-    served = Served(engine="chunked", chunk_budget=chunk_budget)
-    return saturated(Fleet(served=served), _model(), seed)["served_rate"]
+    return saturated(Fleet(served=Served(engine="chunked")), _model(), seed)["served_rate"]
 
 
 def measure(point: Point, _setting: None, _earlier: Mapping[str, list[Row]]) -> list[Row]:
@@ -252,17 +259,25 @@ def _fleet(config: Mapping[str, Any], model: LatencyModel) -> Row:
 
 
 def _apart(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    number, prefill = config["machines"], config["prefill_machines"]
-    tried = _split(Served(engine="chunked"), number, prefill, config["gbps"])
+    number, prefill, rows, gbps = (config[name] for name in ("machines", "prefill_machines", "rows", "gbps"))
+    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
     row = _served(config, tried, number * config["load"] * _capacity(config["seed"]), model)
     return {
         "machines": number,
         "prefill_machines": prefill,
-        "gbps": config["gbps"],
+        "rows": rows,
+        "gbps": gbps,
         "load": config["load"],
-        "saturated_rate": saturated(tried, model, config["seed"])["served_rate"],
+        "saturated_rate": _saturated(number, prefill, rows, gbps, config["seed"]),
         **row,
     }
+
+
+@cache
+def _saturated(number: int, prefill: int, rows: int, gbps: float, seed: int) -> float:
+    """The same at every load."""
+    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
+    return saturated(tried, _model(), seed)["served_rate"]
 
 
 def _split(served: Served, number: int, prefill: int, gbps: float = TRANSFER_GBPS) -> Deployment:
