@@ -15,9 +15,9 @@ import pytest
 
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
-from interleave.lab.run_list import Needs, run_all
 from interleave.lab.sweep import Grid, run_sweep
 from interleave.lab.sweep_point import SweepPoint, SweepSetting, simulate_point
+from interleave.lab.work_list import Needs, run_all
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 pytestmark = pytest.mark.slow  # starting a cluster takes about twenty seconds

@@ -19,7 +19,6 @@ from interleave.lab import sweep as sweeps
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.paths import data_dir
-from interleave.lab.run_list import run_all
 from interleave.lab.sweep import EXPLORER, Grid, read_sweep, run_sweep
 from interleave.lab.sweep_point import (
     LONG,
@@ -30,6 +29,7 @@ from interleave.lab.sweep_point import (
     reference_rate,
     simulate_point,
 )
+from interleave.lab.work_list import run_all
 from interleave.lab.workload import PUBLISHED_PROMPT_LENS
 
 SCHEMA = json.loads((data_dir() / "schema" / "sweep.schema.json").read_text())

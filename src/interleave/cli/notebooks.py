@@ -95,9 +95,9 @@ def run(
       interleave run --all --profile cpu --estimate
       interleave run --all --profile gpu --executor ray
     """
+    from interleave.report.cluster import NotebookTask, run_in_turn, run_on_cluster
     from interleave.report.layout import find_notebook, source_notebooks
     from interleave.report.parameters import pairs_to_dict, read_parameter_file
-    from interleave.report.cluster import NotebookTask, run_in_turn, run_on_cluster
     from interleave.report.runner import estimate_lines
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind

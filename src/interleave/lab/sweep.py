@@ -17,7 +17,6 @@ from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
 from interleave.lab.paths import repo_root
 from interleave.lab.provenance import cpu_name, git_state, package_versions, utc_now
-from interleave.lab.run_list import run_all
 from interleave.lab.sweep_point import (
     CUTTING,
     ENGINE_OF,
@@ -28,6 +27,7 @@ from interleave.lab.sweep_point import (
     SweepSetting,
     simulate_point,
 )
+from interleave.lab.work_list import run_all
 from interleave.schedule.names import nearest
 
 SCHEMA_VERSION = 1

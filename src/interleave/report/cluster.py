@@ -13,7 +13,7 @@ from typing import Any
 
 from interleave.lab.devices import num_threads
 from interleave.lab.files import write_atomically
-from interleave.lab.run_list import Needs, run_all
+from interleave.lab.work_list import Needs, run_all
 from interleave.report.layout import find_notebook, output_root, results_root
 from interleave.report.parameters import read_source
 from interleave.report.runner import RunFailed, RunResult, resolve_parameters, run_notebook

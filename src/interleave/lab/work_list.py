@@ -1,4 +1,4 @@
-"""A list of runs, worked off here or on a Ray cluster. Knows neither what a run is nor where results go.
+"""A list of work, done here or on a Ray cluster. Knows neither what a run is nor where results go.
 
 Whoever asks gets each result as soon as it is there and can store it, so that an interruption costs only
 what was being computed. On a cluster a run whose worker or node dies is started again elsewhere; a run
