@@ -106,6 +106,11 @@ def test_what_a_run_raises_arrives_as_it_was(cluster: Any) -> None:
         list(run_all("ray", fail, list(range(4)), say=print))
 
 
+def test_a_run_that_no_node_can_hold_is_refused_and_not_waited_for(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="no node of the cluster has 1 CPUs and 1 GPUs"):
+        list(run_all("ray", fail, [0], needs=lambda _task: Needs(1, 1), say=print))
+
+
 def test_a_notebook_runs_on_a_node_and_its_page_and_points_come_back(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ that raises is not, since it would raise again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -48,7 +48,7 @@ def run_on_ray(
     """(number of the task, its result) as they come, from the cluster that Ray finds or starts.
 
     work: a function of a module that the workers can import; every node needs this project in the same
-    place. Raises ValueError without Ray, whatever `work` raises, and RuntimeError for a run whose workers died
+    place. Raises ValueError without Ray and for a run that no node is large enough for, whatever `work` raises, and RuntimeError for a run whose workers died
     more than RETRIES times; everything that has not begun is dropped then.
     """
     ray = _import_ray()
@@ -60,14 +60,30 @@ def run_on_ray(
         nodes = [node for node in ray.nodes() if node["Alive"]]
         say(f"Ray: {len(tasks)} runs on {len(nodes)} nodes, {ray.cluster_resources().get('CPU', 0):g} CPUs, "
             f"{ray.cluster_resources().get('GPU', 0):g} GPUs")  # fmt: skip
-        remote, pending = ray.remote(max_retries=RETRIES)(work), {}
-        for number, task in enumerate(tasks):
-            kept = asdict(needs(task))
-            pending[remote.options(**kept).remote(task)] = number
+        remote = ray.remote(max_retries=RETRIES)(work)
+        kept = [needs(task) for task in tasks]
+        for need in set(kept):
+            _refuse_what_no_node_has(need, nodes)
+        pending = {
+            remote.options(**asdict(need)).remote(task): number
+            for number, (task, need) in enumerate(zip(tasks, kept, strict=True))
+        }
         yield from _as_they_come(ray, pending)
     finally:
         if started:
             ray.shutdown()
+
+
+def _refuse_what_no_node_has(need: Needs, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Ray would wait for such a node for ever."""
+    for node in nodes:
+        has = node["Resources"]
+        if need.num_cpus <= has.get("CPU", 0) and need.num_gpus <= has.get("GPU", 0):
+            return
+    raise ValueError(
+        f"no node of the cluster has {need.num_cpus:g} CPUs and {need.num_gpus:g} GPUs for a run; OMP_NUM_THREADS "
+        f"and --num-gpus say how many it keeps"
+    )
 
 
 def _as_they_come(ray: Any, pending: dict[Any, int]) -> Iterator[tuple[int, Any]]:
