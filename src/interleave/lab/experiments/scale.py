@@ -45,7 +45,7 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     cost_requests: tuple[Annotated[int, Field(ge=100, le=10_000_000)], ...] = Field(
-        (1_000, 10_000, 30_000),
+        (1_000, 5_000, 20_000),
         min_length=1,
         description="requests of the runs whose cost is measured",
         json_schema_extra={"unit": "requests"},
@@ -67,7 +67,7 @@ class Params(BaseModel):
         json_schema_extra={"unit": "machines"},
     )
     apart_loads: tuple[Load, ...] = Field(
-        (0.5, 0.7, 0.85),
+        (0.5, 0.85),
         min_length=1,
         description="arrival rates of that comparison",
         json_schema_extra={"unit": "x capacity of chunking on all machines"},
@@ -82,10 +82,10 @@ class Params(BaseModel):
         10.0, gt=0, le=10_000, description="a slower link to try", json_schema_extra={"unit": "Gb/s"}
     )
     num_requests: int = Field(
-        2_000,
+        800,
         ge=200,
         le=1_000_000,
-        description="requests of each run",
+        description="requests of each run for each machine, so that all runs last as long",
         json_schema_extra={"unit": "requests"},
     )
     budgets: tuple[Annotated[int, Field(ge=16, le=8192)], ...] = Field(
@@ -115,7 +115,8 @@ PROFILES: dict[str, dict[str, Any]] = {
     "cpu": {
         "cost_requests": (1_000, 10_000, 100_000, 1_000_000),
         "replicas": (1, 2, 4, 8, 16),
-        "num_requests": 20_000,
+        "apart_loads": (0.5, 0.7, 0.85),
+        "num_requests": 5_000,
     },
     "gpu": {},
 }
@@ -206,7 +207,7 @@ def estimate_s(params: Params) -> list[float]:
     seconds = []
     for point in points(params):
         config = point.config
-        requests = config["num_requests"]
+        requests = config["num_requests"] * config.get("machines", config.get("replicas", 1))
         if config["kind"] == "capacity":
             requests = 11 * requests + 4_000
         seconds.append(requests * (3 if config.get("target_s") else 1) / REQUESTS_PER_SECOND)
@@ -303,7 +304,7 @@ def _within(config: Mapping[str, Any], model: LatencyModel) -> Row:
         model,
         limits,
         config["share"],
-        config["num_requests"],
+        config["num_requests"] * number,
         config["seed"],
     )
     return {
@@ -318,7 +319,7 @@ def _within(config: Mapping[str, Any], model: LatencyModel) -> Row:
 
 def _served(config: Mapping[str, Any], tried: Deployment, rate: float, model: LatencyModel) -> Row:
     """What a run at an absolute rate left: rates, first tokens, gaps, and how busy the machines were."""
-    number = config["num_requests"]
+    number = config["num_requests"] * tried.num_machines
     run = tried.run(draw_rows(number, rate, config["seed"]), number, model)
     return {"rate": rate, "served_rate": served_rate(run.table), **_latencies(run)}
 

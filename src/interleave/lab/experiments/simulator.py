@@ -48,7 +48,7 @@ class Params(WorkloadChoices):
         "chunked", description="engine of this machine to hold the simulator to"
     )
     loads: tuple[Annotated[float, Field(gt=0, le=4)], ...] = Field(
-        (0.6, 0.9),
+        (0.85,),
         min_length=1,
         description="held-out arrival rates of that engine",
         json_schema_extra={"unit": "x its capacity"},
@@ -57,9 +57,9 @@ class Params(WorkloadChoices):
         8, ge=1, le=64, description="requests that engine serves at once", json_schema_extra={"unit": "rows"}
     )
     num_requests: int = Field(
-        20, ge=4, le=400, description="requests in each of its traces", json_schema_extra={"unit": "requests"}
+        12, ge=4, le=400, description="requests in each of its traces", json_schema_extra={"unit": "requests"}
     )
-    repeats: int = Field(2, ge=1, le=9, description="runs of each held-out trace")
+    repeats: int = Field(3, ge=1, le=9, description="runs of each held-out trace")
 
 
 PROFILES: dict[str, dict[str, Any]] = {

@@ -93,16 +93,29 @@ def budget_figure(points: pd.DataFrame) -> Figure:
     table = of_kind(points, "budget")
     targets = table["target_s"] if "target_s" in table else pd.Series([None] * len(table))
     figure, (axis,) = panels(height_in=3.4)
-    for own, look, label, name in (
-        (table[targets.isna()], LOOKS["chunked"], "fixed budget (tokens)", lambda row: f"{row.budget:.0f}"),
-        (table[targets.notna()], LOOKS["paged"], "budget by a target (ms a step)", lambda row: f"{1e3 * row.target_s:g}"),
-    ):  # fmt: skip
+    for own, look, label, name, below in (
+        (
+            table[targets.isna()],
+            LOOKS["chunked"],
+            "fixed budget (tokens)",
+            lambda row: f"{row.budget:.0f}",
+            7,
+        ),
+        (
+            table[targets.notna()],
+            LOOKS["paged"],
+            "budget by a target (ms a step)",
+            lambda row: f"{1e3 * row.target_s:g}",
+            -15,
+        ),
+    ):
         own = own.sort_values("worst_gap_s")
         axis.plot(own["worst_gap_s"] * 1e3, own["ttft_p90_s"], color=look.color, marker=look.marker,
                   linestyle=look.line, label=label)  # fmt: skip
         for row in own.itertuples():
-            axis.annotate(name(row), (row.worst_gap_s * 1e3, row.ttft_p90_s), (6, 6), textcoords="offset points",
-                          fontsize=9, color=look.color)  # fmt: skip
+            axis.annotate(name(row), (row.worst_gap_s * 1e3, row.ttft_p90_s), (0, below),
+                          textcoords="offset points", ha="center", fontsize=9, color=look.color)  # fmt: skip
+    axis.margins(y=0.15)
     axis.set_xlabel("worst gap (ms)")
     axis.set_ylabel("TTFT, 90th percentile (s)")
     plain_log(axis)
