@@ -21,7 +21,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DIRECT = [Requirement(line) for line in PROJECT["dependencies"]]
-DEV = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+EXTRAS = PROJECT["optional-dependencies"]
+DEV = [Requirement(line) for line in (*EXTRAS["dev"], *EXTRAS["ray"])]
 LOCK_LINES = [
     line.strip()
     for line in (ROOT / "requirements.lock").read_text().splitlines()

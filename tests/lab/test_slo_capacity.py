@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from interleave.cli.main import main
+from interleave.lab.fleet import Fleet
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.simulate_serve import draw_rows
@@ -31,7 +32,7 @@ def test_the_share_is_that_of_the_log(limits: Limits) -> None:
 
 def test_the_rate_found_is_the_edge() -> None:
     limits = Limits(ttft_s=1.0)
-    found = slo_capacity(SERVED, MODEL, limits, 0.9, 150, scale=4)
+    found = slo_capacity(Fleet(served=SERVED), MODEL, limits, 0.9, 150, scale=4)
     assert 0 < found["rate"] < found["saturated"] * 1.25
     assert found["share_reached"] >= 0.9
     rows = list(draw_rows(150, found["rate"] * 1.2, scale=4))
@@ -39,7 +40,7 @@ def test_the_rate_found_is_the_edge() -> None:
 
 
 def test_limits_that_nothing_meets() -> None:
-    found = slo_capacity(SERVED, MODEL, Limits(ttft_s=1e-6), 0.9, 20, scale=4)
+    found = slo_capacity(Fleet(served=SERVED), MODEL, Limits(ttft_s=1e-6), 0.9, 20, scale=4)
     assert (found["rate"], found["share_reached"]) == (None, 0.0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interleave.lab.timing import HELD_VARIABLE, timing_lock
+from interleave.lab.timing import HELD_VARIABLE, physical_device, timing_lock
 
 CHILD = (
     "from interleave.lab.timing import timing_lock\n"
@@ -51,3 +51,24 @@ def test_devices_do_not_wait_for_one_another() -> None:
     with timing_lock("cuda:0", say=said.append), timing_lock("cuda:1", say=said.append):
         pass
     assert said == []
+
+
+@pytest.mark.parametrize(
+    ("device", "visible", "physical"),
+    [
+        ("cpu", "3", "cpu"),
+        ("cuda", None, "cuda:0"),
+        ("cuda:1", None, "cuda:1"),
+        ("cuda", "3", "cuda:3"),
+        ("cuda:1", "5, 7", "cuda:7"),
+    ],
+)
+def test_one_device_under_two_names_is_one_device(
+    device: str, visible: str | None, physical: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler that shows a run one of several GPUs as its first must not make all runs wait for one lock."""
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert physical_device(device) == physical

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from interleave.lab.experiments import chunk_budget, closed_batches
 from interleave.lab.measure import collect
 from interleave.lab.results import PointStore
-from interleave.report import freshness
+from interleave.report import evidence, freshness
 from interleave.report.evidence import Evidence, Stored, chapters, keys_of, stored_results
 from interleave.report.marks import Value
+from interleave.report.run_list import load_runs
 
 
 @pytest.fixture
@@ -36,6 +38,12 @@ def test_a_chapter_is_found_at_its_profile_and_no_other(measured: Path) -> None:
     assert len(own.frame) == len(own.keys) == len(closed_batches.points(closed_batches.Params()))
     assert own.mark == "measured-cpu"
     assert stored_results(["closed_batches"], "cpu", measured) == {}
+
+
+def test_a_simulated_chapter_says_so(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = [replace(run, simulated=True) for run in load_runs(Path(__file__).resolve().parents[2])]
+    monkeypatch.setattr(evidence, "load_runs", lambda _root: simulated)
+    assert stored_results(["closed_batches"], "quick", measured)["closed_batches"].mark == "simulated"
 
 
 def test_half_a_chapter_is_none(measured: Path) -> None:

@@ -137,6 +137,16 @@ def test_only_finite_numbers_are_recorded(value: Any) -> None:
         toy().glue("mean", value)
 
 
+def test_a_number_may_come_from_elsewhere_than_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(notebook, "display", lambda *_, metadata, **__: shown.append(metadata["interleave"]))
+    toy().glue("seconds", 2.0, unit="s", mark="measured-cpu")
+    toy().glue("mean", 2.0)
+    assert [one["number"].get("mark") for one in shown] == ["measured-cpu", None]
+    with pytest.raises(ValueError, match="did you mean 'measured-cpu'"):
+        toy().glue("seconds", 2.0, mark="measured_cpu")
+
+
 def test_a_figure_needs_its_texts() -> None:
     with pytest.raises(ValueError, match="needs an alt text and a caption"):
         toy().figure("line", None, alt=" ", caption="It rises.")  # type: ignore[arg-type]

@@ -20,3 +20,15 @@ def page(**origin: object) -> Page:
 def test_a_commit_that_does_not_tell_all_says_so(dirty: bool, shown: str) -> None:
     (row,) = versions_table([page(dirty=dirty, python="3.11.2")])["rows"]
     assert row == [{"text": "A toy", "page": "book/pages/01_toy"}, shown, "3.11.2", "–", "–", "–"]
+
+
+@pytest.mark.parametrize(
+    ("simulated", "driver", "mark"),
+    [(False, None, "measured-cpu"), (False, "555", "measured-gpu"), (True, "555", "simulated")],
+)
+def test_a_page_says_where_its_numbers_come_from(simulated: bool, driver: str | None, mark: str) -> None:
+    notebook = new_notebook(metadata={"interleave": {"driver": driver}})
+    assert (
+        Page(Run("01_toy", "toy", "A toy", simulated=simulated), "gpu", Path("01_toy.ipynb"), notebook).mark
+        == mark
+    )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from interleave.cli.terminal import progress
+
 PROFILES = ("quick", "cpu", "gpu", "full")
 
 
@@ -54,6 +56,20 @@ def params(notebook: str | None) -> None:
 @click.option(
     "--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each notebook [5 x estimate]."
 )
+@click.option(
+    "--executor",
+    type=click.Choice(("local", "ray")),
+    default="local",
+    show_default=True,
+    help="Here one after the other, or on the cluster that Ray finds.",
+)
+@click.option(
+    "--num-gpus",
+    type=click.FloatRange(0, min_open=True),
+    default=1,
+    show_default=True,
+    help="Ray: kept for a run on a GPU.",
+)
 def run(
     notebooks: tuple[str, ...],
     run_all: bool,
@@ -63,21 +79,26 @@ def run(
     force: bool,
     estimate: bool,
     time_limit: float | None,
+    executor: str,
+    num_gpus: float,
 ) -> None:
     """Execute NOTEBOOKS and publish them among the profile's executed notebooks.
 
     A page changes only when its run succeeds. Measured points are stored as they come, so an
-    interrupted run resumes; a changed parameter measures only what it changes.
+    interrupted run resumes; a changed parameter measures only what it changes. On a Ray cluster each
+    notebook runs on a node, alone on its device, and its page and points come back here.
 
     \b
     Examples:
       interleave run closed_batches
       interleave run 05 -p scale 16 -p engines '[paged, chunked]'
       interleave run --all --profile cpu --estimate
+      interleave run --all --profile gpu --executor ray
     """
+    from interleave.report.cluster import NotebookTask, run_in_turn, run_on_cluster
     from interleave.report.layout import find_notebook, source_notebooks
     from interleave.report.parameters import pairs_to_dict, read_parameter_file
-    from interleave.report.runner import RunFailed, estimate_lines, run_notebook
+    from interleave.report.runner import estimate_lines
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
     if bool(notebooks) == run_all:
@@ -90,20 +111,13 @@ def run(
         ):  # also refuses bad input before any kernel starts
             if estimate:
                 click.echo(line)
-    failed = []
-    for path in [] if estimate else paths:
-        try:
-            run_notebook(
-                path,
-                profile=profile,
-                overrides=overrides,
-                force=force,
-                time_limit_s=time_limit,
-                say=click.echo,
-            )
-        except RunFailed as error:
-            click.echo(str(error), err=True)
-            failed.append(path.stem)
+    if estimate:
+        return
+    tasks = [NotebookTask(str(path), profile, overrides, force, time_limit) for path in paths]
+    if executor == "ray":
+        failed = run_on_cluster(tasks, num_gpus=num_gpus, say=click.echo, complain=progress)
+    else:
+        failed = run_in_turn(tasks, say=click.echo, complain=progress)
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(paths)} notebooks failed: {', '.join(failed)}")
 

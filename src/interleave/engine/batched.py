@@ -96,16 +96,23 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Queue a request, or raise ValueError and hold nothing."""
-        self._check_vocabulary(request)
+        self._check_computable(request)
         self.scheduler.submit(request)
 
     def validate(self, request: Request) -> None:
         """ValueError for a request that this engine can never serve, whatever else is running."""
-        self._check_vocabulary(request)
+        self._check_computable(request)
         self.scheduler.validate(request)
 
-    def _check_vocabulary(self, request: Request) -> None:
-        if self.vocab_size is not None and max(request.prompt) >= self.vocab_size:
+    def _check_computable(self, request: Request) -> None:
+        if self.vocab_size is None:  # an executor that only predicts
+            return
+        if request.num_computed:
+            raise ValueError(
+                f"request {request.request_id!r}: {request.num_computed} positions were computed elsewhere, and this "
+                f"engine receives no keys and values"
+            )
+        if max(request.prompt) >= self.vocab_size:
             raise ValueError(
                 f"request {request.request_id!r}: token id {max(request.prompt)} is outside the "
                 f"vocabulary of {self.vocab_size}"

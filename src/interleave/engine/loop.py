@@ -109,25 +109,62 @@ def serve_arrivals(
     on_step: Callable[[StepOutcome, float], None] | None = None,
 ) -> None:
     """The loop itself. `arrivals` come sorted by due time; only the next one is ever drawn ahead."""
+    server = Server(engine, recorder, run_clock, sleep, on_step)
     upcoming = next(arrivals, None)
     try:
         while upcoming is not None or engine.has_work:
             now = run_clock.now()
             while upcoming is not None and upcoming.due_s <= now:
-                engine.submit(upcoming)
-                recorder.arrived(upcoming)
+                server.take(upcoming)
                 upcoming = next(arrivals, None)
-            if not engine.has_work:
-                if upcoming is not None:
-                    run_clock.wait_until(upcoming.due_s, sleep)
-                continue
-            start_s = run_clock.now()
-            outcome = engine.step()
-            end_s = run_clock.now()
-            recorder.stepped(outcome, start_s, end_s, engine)
-            if on_step is not None:
-                on_step(outcome, end_s)
-                recorder.aborted(engine, run_clock.now())
+            if engine.has_work:
+                server.step()
+            elif upcoming is not None:
+                server.wait_for(upcoming)
     except BaseException:
-        recorder.failed(engine, run_clock.now)
+        server.fail()
         raise
+
+
+class Server:
+    """An engine on a clock, with somebody who hears what happens: what a loop does with it, move by move.
+
+    `serve_arrivals` moves one of these; a simulated fleet moves several on one time line.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        run_clock: RunClock,
+        sleep: Callable[[float], None],
+        on_step: Callable[[StepOutcome, float], None] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.run_clock = run_clock
+        self._recorder = recorder
+        self._sleep = sleep
+        self._on_step = on_step
+
+    def take(self, request: Request) -> None:
+        """A request that is due joins the queue."""
+        self.engine.submit(request)
+        self._recorder.arrived(request)
+
+    def wait_for(self, request: Request) -> None:
+        """Nothing to do until this request is due."""
+        self.run_clock.wait_until(request.due_s, self._sleep)
+
+    def step(self) -> StepOutcome:
+        start_s = self.run_clock.now()
+        outcome = self.engine.step()
+        end_s = self.run_clock.now()
+        self._recorder.stepped(outcome, start_s, end_s, self.engine)
+        if self._on_step is not None:
+            self._on_step(outcome, end_s)
+            self._recorder.aborted(self.engine, self.run_clock.now())
+        return outcome
+
+    def fail(self) -> None:
+        """The run ends early: nothing stays live in the engine."""
+        self._recorder.failed(self.engine, self.run_clock.now)

@@ -7,7 +7,7 @@ fixed by the number of requests.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +19,53 @@ from interleave.schedule.request import Request
 
 COLUMNS = ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s")
 TOKEN_COLUMNS = {"first_token_s": "first_s", "last_token_s": "last_s", "max_gap_s": "max_gap_s"}
-COUNTS = ("prompt_tokens", "new_tokens", "admit_step")
+COUNTS = ("prompt_tokens", "new_tokens", "admit_step", "replica")
+TOTALS = ("num_arrived", "num_completed", "num_steps", "num_events", "prefill_tokens", "padded_tokens", "new_tokens")  # fmt: skip
+
+
+def name_of(number: int) -> str:
+    """The id of a simulated request: r0000, r0001, ... in order of arrival."""
+    return f"r{number:04d}"
+
+
+def number_of(request_id: str) -> int:
+    return int(request_id[1:])
 
 
 class RequestTable:
-    """Arrays by request, in order of arrival; NaN and -1 for what did not happen.
+    """Arrays by request number (`name_of`); NaN and -1 for what did not happen.
 
     gaps: all gaps between consecutive tokens of a request. groups: how often a step admitted so many.
-    num_prefill, num_padded, num_copied: positions of the run; num_steps, num_forwards of it.
+    prefill_tokens, padded_tokens, new_tokens: of the run, as are num_steps and num_events (leaps).
+    replica: the engine that this is the table of, where several serve one stream. beside: the table of
+    another of them, whose arrays both write. after: the table of engines that gave the first tokens;
+    the token times go on from there, the rest is this table's own.
     """
 
-    def __init__(self, num_requests: int) -> None:
-        nan = array("d", [float("nan")])
-        self._token_times = TokenTimes(num_requests)
-        self._times = {
-            name: getattr(self._token_times, TOKEN_COLUMNS[name])
-            if name in TOKEN_COLUMNS
-            else nan * num_requests
-            for name in COLUMNS
-        }
-        self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}
+    def __init__(
+        self,
+        num_requests: int,
+        *,
+        replica: int = 0,
+        beside: RequestTable | None = None,
+        after: RequestTable | None = None,
+    ) -> None:
+        shared = after if beside is None else beside
+        self._token_times: TokenTimes = TokenTimes(
+            num_requests, None if shared is None else shared._token_times
+        )
+        if beside is None:
+            nan = array("d", [float("nan")])
+            self._times = {
+                name: getattr(self._token_times, TOKEN_COLUMNS[name])
+                if name in TOKEN_COLUMNS
+                else nan * num_requests
+                for name in COLUMNS
+            }
+            self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}
+        else:
+            self._times, self._counts = beside._times, beside._counts
+        self._replica = replica
         self._index: dict[str, int] = {}
         self.gaps = self._token_times.gaps
         self.groups: dict[int, int] = {}
@@ -47,15 +74,31 @@ class RequestTable:
         self.num_steps = self.num_events = 0
         self.prefill_tokens = self.padded_tokens = self.new_tokens = 0
 
+    @classmethod
+    def total(cls, tables: Sequence[RequestTable]) -> RequestTable:
+        """The tables of one stream as one: their arrays, and the sums of their counts."""
+        total = cls(tables[0].num_requests, beside=tables[0])
+        for name in TOTALS:
+            setattr(total, name, sum(getattr(table, name) for table in tables))
+        for table in tables:
+            for size, times in table.groups.items():
+                total.groups[size] = total.groups.get(size, 0) + times
+        return total
+
     def column(self, name: str) -> NDArray[np.float64] | NDArray[np.int64]:
         """One array over requests."""
         if name in self._times:
             return np.frombuffer(self._times[name])
         return np.frombuffer(self._counts[name], dtype=np.int64)
 
+    def set_counts(self, name: str, values: array[int]) -> None:
+        """One of the integer columns as a whole."""
+        self._counts[name][:] = values
+
     def arrived(self, request: Request) -> None:
-        index = self._index[request.request_id] = self.num_arrived
+        index = self._index[request.request_id] = number_of(request.request_id)
         self.num_arrived += 1
+        self._counts["replica"][index] = self._replica
         self._times["due_s"][index] = request.due_s
         self._counts["prompt_tokens"][index] = len(request.prompt)
         self._counts["new_tokens"][index] = request.max_new_tokens
@@ -84,6 +127,8 @@ class RequestTable:
             index = self._index[row.request.request_id]
             self._times["admit_s"][index] = start_s
             self._counts["admit_step"][index] = outcome.plan.step
+            if row.request.num_computed:
+                self._token_times.resume(index)
 
     def _first_chunks(self, outcome: StepOutcome, start_s: float) -> None:
         for forward in outcome.plan.forwards:

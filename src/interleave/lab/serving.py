@@ -24,10 +24,9 @@ from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
 from interleave.lab.devices import num_threads
 from interleave.lab.latency_file import read_model
-from interleave.lab.plan_features import packed_features
+from interleave.lab.step_prediction import step_predictor
 from interleave.lab.trace import Trace
 from interleave.model.sources import LoadedModel, load_model
-from interleave.schedule.plan import Forward
 from interleave.schedule.request import Request
 from interleave.schedule.tpot_target import TpotTarget
 
@@ -96,12 +95,7 @@ def tpot_target(target_s: float | None, latency: str | None) -> TpotTarget | Non
     """
     if target_s is None or latency is None:
         return None
-    model = read_model(Path(latency))
-
-    def predict_s(forwards: Sequence[Forward]) -> float:
-        return model.step_s([packed_features(forward, slots=False)[0] for forward in forwards])
-
-    return TpotTarget(target_s, predict_s)
+    return TpotTarget(target_s, step_predictor(read_model(Path(latency))))
 
 
 def engine_settings(engine: Engine) -> dict[str, str | int | None]:

@@ -6,16 +6,18 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from interleave.lab.arrivals import checked_positive
-from interleave.lab.latency_model import LatencyModel
+from interleave.lab.deployment import Deployment
+from interleave.lab.fleet import FleetRun
+from interleave.lab.latency_model import TICKS_PER_S, LatencyModel
 from interleave.lab.quantiles import distribution
 from interleave.lab.request_table import RequestTable
-from interleave.lab.simulator import Served, simulate_table
+from interleave.lab.simulated_executor import SimulatedExecutor
 from interleave.lab.trace import TraceRow
 from interleave.lab.workload import PUBLISHED_NEW_TOKENS, PUBLISHED_PROMPT_LENS, scaled_len
 
@@ -36,14 +38,14 @@ def draw_rows(num_requests: int, rate: float, seed: int = 0, scale: int = 1) -> 
         yield TraceRow(due_s, prompt, lengths.choice(budgets))
 
 
-def saturated(served: Served, model: LatencyModel, seed: int = 0, scale: int = 1) -> dict[str, float]:
+def saturated(deployment: Deployment, model: LatencyModel, seed: int = 0, scale: int = 1) -> dict[str, float]:
     """Served rate with everybody waiting at once, and how fast the simulation of that was."""
     start = time.perf_counter()
     rows = draw_rows(SATURATED_REQUESTS, SATURATED_RATE, seed, scale)
-    table, _ = simulate_table(served, rows, SATURATED_REQUESTS, model)
+    run = deployment.run(rows, SATURATED_REQUESTS, model)
     seconds = time.perf_counter() - start
     return {
-        "served_rate": served_rate(table),
+        "served_rate": served_rate(run.table),
         "num_requests": SATURATED_REQUESTS,
         "seconds": seconds,
         "requests_per_second": SATURATED_REQUESTS / seconds,
@@ -56,7 +58,7 @@ def served_rate(table: RequestTable) -> float:
 
 
 def serve_document(
-    served: Served,
+    deployment: Deployment,
     model: LatencyModel,
     rows: Iterator[TraceRow],
     num_requests: int,
@@ -64,7 +66,8 @@ def serve_document(
 ) -> dict[str, Any]:
     """Simulate and summarise. facts: rate, load, seed and the like, copied into the document."""
     start = time.perf_counter()
-    table, executor = simulate_table(served, rows, num_requests, model)
+    run = deployment.run(rows, num_requests, model)
+    table, executors = run.table, run.executors
     seconds = time.perf_counter() - start
     columns = {name: np.asarray(table.column(name), dtype=float) for name in
                ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s", "new_tokens")}  # fmt: skip
@@ -89,13 +92,52 @@ def serve_document(
         "prompt_tokens": table.prefill_tokens,
         "padded_tokens": table.padded_tokens,
         "new_tokens": table.new_tokens,
-        "steps_outside_the_fit": executor.num_outside,
-        "outside": dict(executor.worst_outside),
+        "steps_outside_the_fit": sum(executor.num_outside for executor in executors),
+        "outside": worst_outside(executors),
+        "machines": machines(run),
+        **_between(run),
         "simulation": {
             "seconds": seconds,
             "requests_per_second": num_requests / seconds,
             "peak_bytes": peak_bytes(),
         },
+    }
+
+
+def worst_outside(executors: Sequence[SimulatedExecutor]) -> dict[str, int]:
+    """The farthest value of each count outside its fitted range, over machines."""
+    worst: dict[str, int] = {}
+    for executor in executors:
+        for name, value in executor.worst_outside.items():
+            worst[name] = max(value, worst.get(name, value))
+    return worst
+
+
+def machines(run: FleetRun) -> list[dict[str, Any]]:
+    """What each machine did: requests, steps, and the share of the run in which it computed."""
+    span_s = float(np.nanmax(run.table.column("last_token_s")) - run.table.column("due_s")[0])
+    listed = [(role, table) for role, tables in run.machines.items() for table in tables]
+    return [
+        {
+            "role": role,
+            "num_requests": table.num_arrived,
+            "num_steps": table.num_steps,
+            "busy": executor.busy_ticks / TICKS_PER_S / span_s,
+        }
+        for (role, table), executor in zip(listed, run.executors, strict=True)
+    ]
+
+
+def _between(run: FleetRun) -> dict[str, Any]:
+    """Of prefill and decode apart: from the first token to the delivery of keys and values, then to admission."""
+    if "decode" not in run.machines:
+        return {}
+    rest, first = run.machines["decode"][0], run.table.column("first_token_s")
+    due, admit = rest.column("due_s"), rest.column("admit_s")
+    sent = ~np.isnan(due)
+    return {
+        "delivery_s": distribution((due - first)[sent].tolist()),
+        "decode_wait_s": distribution((admit - due)[sent].tolist()),
     }
 
 
@@ -117,8 +159,11 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
         at = document["saturated"]
         lines.append(f"{'saturated':14} {at['served_rate']:.3f} requests/s "
                      f"(simulated at {at['requests_per_second']:,.0f} requests/s)")  # fmt: skip
-    for name in ("queue_wait_s", "ttft_s", "tpot_s", "max_gap_s", "gap_s"):
-        values = document[name]
+    shown = ("queue_wait_s", "ttft_s", "delivery_s", "decode_wait_s", "tpot_s", "max_gap_s", "gap_s")
+    for name in shown:
+        values = document.get(name)
+        if values is None or not values["n"]:
+            continue
         cells = ", ".join(
             f"{key} {values[key]:.4f}" for key in ("p50", "p95", "p99") if values[key] is not None
         )
@@ -126,6 +171,11 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
     if document["steps_outside_the_fit"]:
         lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
                      f"outside the fitted range: {document['outside']}")  # fmt: skip
+    if len(document["machines"]) > 1:
+        lines += [
+            f"{one['role']:14} {one['num_requests']:,} requests, {one['num_steps']:,} steps, busy {one['busy']:.0%}"
+            for one in document["machines"]
+        ]
     lines.append(
         f"{'simulation':14} {run['seconds']:.2f} s, {run['requests_per_second']:,.0f} requests/s, "
         f"{document['num_events'] / document['num_requests']:.2f} events and "

@@ -29,7 +29,7 @@ class SimulatedExecutor:
 
     arrivals: the stream that the loop serves from; None never leaps.
     num_outside: steps with a count outside the range of the model's fit; worst_outside names those
-    counts with the farthest value met. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
+    counts with the farthest value met. span_ticks: of the first and last step of the latest event; busy_ticks: of all steps. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
     somebody who looks at plans afterwards.
     """
 
@@ -48,6 +48,8 @@ class SimulatedExecutor:
         self.arrivals = arrivals
         self.steps: list[list[Features]] | None = [] if keep_features else None
         self.num_steps = 0
+        self.span_ticks = (0, 0)
+        self.busy_ticks = 0
         self.num_outside = 0
         self.worst_outside: dict[str, int] = {}
         self._slots = slots
@@ -89,8 +91,11 @@ class SimulatedExecutor:
         last, repeats = first, 1
         if plan.repeats > 1 and self.arrivals is not None:
             repeats, last = self._leap(plan, work, slopes, first, regime)
-        self.clock.advance(repeats * (first + last) // 2)
+        ticks = repeats * (first + last) // 2
+        self.clock.advance(ticks)
+        self.busy_ticks += ticks
         self.num_steps += repeats
+        self.span_ticks = (first, last)
         if self._marks:
             self._mark(features, growth, repeats)
         copied = sum(f.copied_tokens for f in features) if plan.padded else 0

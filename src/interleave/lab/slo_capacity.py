@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from interleave.lab.deployment import Deployment
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.request_table import RequestTable
 from interleave.lab.simulate_serve import draw_rows, saturated
-from interleave.lab.simulator import Served, simulate_table
 
 ROUNDS = 10
 """Halvings of the interval between nothing and 1.25 times the saturated rate: to 0.12% of that."""
@@ -32,7 +32,7 @@ def share_within(table: RequestTable, limits: Limits) -> float:
 
 
 def slo_capacity(
-    served: Served,
+    deployment: Deployment,
     model: LatencyModel,
     limits: Limits,
     share: float,
@@ -50,9 +50,9 @@ def slo_capacity(
 
     def within(rate: float) -> float:
         rows = draw_rows(num_requests, rate, seed, scale)
-        return share_within(simulate_table(served, rows, num_requests, model)[0], limits)
+        return share_within(deployment.run(rows, num_requests, model).table, limits)
 
-    full = saturated(served, model, seed, scale)["served_rate"]
+    full = saturated(deployment, model, seed, scale)["served_rate"]
     low, high = full / 100, 1.25 * full
     reached = within(low)
     result = {"limits": asdict(limits), "share": share, "num_requests": num_requests, "saturated": full}

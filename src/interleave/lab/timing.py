@@ -17,12 +17,23 @@ from interleave.model.user_cache import cache_folder
 HELD_VARIABLE = "INTERLEAVE_TIMING_HELD"
 
 
+def physical_device(device: str) -> str:
+    """The device behind a name, which CUDA_VISIBLE_DEVICES may have renumbered: `cuda` is the first visible one."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return device
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    index = int(number or 0)
+    return f"cuda:{visible[index] if index < len(visible) else index}"
+
+
 @contextmanager
 def timing_lock(device: str, say: Callable[[str], None] = print) -> Iterator[None]:
     """Hold `device` (`cpu`, `cuda`, `cuda:1`) for timing; waits for whoever holds it, and says so.
 
     Raises OSError when the cache folder cannot be written.
     """
+    device = physical_device(device)
     if os.environ.get(HELD_VARIABLE) == device:
         yield
         return

@@ -16,12 +16,19 @@ _MOST_MAXIMA = 1 << 12
 
 
 class TokenTimes:
-    """Arrays by request index: seconds, NaN where nothing happened."""
+    """Arrays by request index: seconds, NaN where nothing happened.
 
-    def __init__(self, num_requests: int) -> None:
-        nan = array("d", [float("nan")])
-        self.first_s, self.last_s, self.max_gap_s = nan * num_requests, nan * num_requests, nan * num_requests
-        self.gaps = GapHistogram()
+    beside: the times of another engine that serves part of the same requests: both write its arrays.
+    """
+
+    def __init__(self, num_requests: int, beside: TokenTimes | None = None) -> None:
+        if beside is None:
+            nan = array("d", [float("nan")])
+            self.first_s, self.last_s, self.max_gap_s = (nan * num_requests for _ in range(3))
+            self.gaps = GapHistogram()
+        else:
+            self.first_s, self.last_s, self.max_gap_s = beside.first_s, beside.last_s, beside.max_gap_s
+            self.gaps = beside.gaps
         self._members: dict[int, int] = {}  # index -> number of the first common step that counts for it
         self._joining: list[int] = []
         self._common_end_s = 0.0
@@ -45,6 +52,10 @@ class TokenTimes:
         longest = max(begins_s - previous, inside_s)
         if not longest <= self.max_gap_s[index]:
             self.max_gap_s[index] = longest
+
+    def resume(self, index: int) -> None:
+        """A request whose first token another engine has given decodes here from its next step on."""
+        self._joining.append(index)
 
     def together(self, number: int, begins_s: float, end_s: float, inside_s: float) -> bool:
         """A token of each of `number` rows in lockstep. False, with nothing done, if they are not those known."""

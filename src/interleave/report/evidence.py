@@ -75,6 +75,7 @@ def keys_of(stored: Mapping[str, Stored]) -> dict[str, list[str]]:
 def stored_results(experiments: list[str], profile: str, root: Path) -> dict[str, Stored]:
     """The chapters of `experiments` whose points are all stored at the profile's own parameters."""
     found = {}
+    simulated = {run.experiment for run in load_runs(repo_root()) if run.simulated}
     for name in experiments:
         experiment = load_experiment(name)
         if profile not in experiment.PROFILES:
@@ -85,6 +86,7 @@ def stored_results(experiments: list[str], profile: str, root: Path) -> dict[str
             points = collect(experiment, params, store, measure=False)
         except MissingPoint:
             continue
-        mark = "measured-gpu" if points.origin()["driver"] else "measured-cpu"
+        measured = "measured-gpu" if points.origin()["driver"] else "measured-cpu"
+        mark = "simulated" if name in simulated else measured
         found[name] = Stored(points.frame, params, mark, tuple(points.keys))
     return found

@@ -28,6 +28,7 @@ from interleave.lab.results import PointStore
 from interleave.openmp import wait_passively
 from interleave.report import progress
 from interleave.report.layout import output_root, results_root
+from interleave.report.marks import find_mark
 from interleave.report.parameters import command_line, load_experiment, notebook_model, plain_values, validate
 from interleave.report.printed import spoken, table_html
 from interleave.report.readings import plain
@@ -146,22 +147,27 @@ class NotebookRun:
         """Show a frame's columns (units in their names, six at most); floats to `digits` digits."""
         display(HTML(table_html(frame, digits)))
 
-    def glue(self, name: str, value: float | str, *, unit: str = "", digits: int = 2) -> None:
+    def glue(
+        self, name: str, value: float | str, *, unit: str = "", digits: int = 2, mark: str | None = None
+    ) -> None:
         """Record a number for prose ({glue:text}`name`) and for other pages.
 
-        digits: significant ones. Raises ValueError for a number that is missing or not finite.
+        digits: significant ones; mark: where it comes from, if not from where the page's numbers do. Raises ValueError for a number that is missing or not finite.
         """
         if not isinstance(value, str):
             if value is None or not math.isfinite(value):
                 raise ValueError(f"number {name!r} is {value}: only a finite number can be quoted")
             value = value if isinstance(value, int) else float(value)
         text = f"{spoken(value, digits)} {unit}".strip()
+        number = {"name": name, "value": value, "unit": unit, "text": text}
+        if mark is not None:
+            number["mark"] = find_mark(mark).name
         display(
             {f"{GLUE_PREFIX}text/plain": text},
             raw=True,
             metadata={
                 "scrapbook": {"name": name, "mime_prefix": GLUE_PREFIX},
-                "interleave": {"number": {"name": name, "value": value, "unit": unit, "text": text}},
+                "interleave": {"number": number},
             },
         )
 

@@ -14,13 +14,15 @@ from interleave.schedule.names import nearest
 class Run:
     """One notebook: `notebook` is its file's stem, `experiment` its module in `lab.experiments`.
 
-    `headline` notebooks are the ones that `interleave report` runs.
+    `headline` notebooks are the ones that `interleave report` runs; a `simulated` one takes its numbers from
+    the simulator, wherever it ran.
     """
 
     notebook: str
     experiment: str
     title: str
     headline: bool = False
+    simulated: bool = False
 
 
 def load_runs(root: Path) -> list[Run]:

@@ -51,7 +51,9 @@ class Page:
 
     @property
     def mark(self) -> str:
-        """Where the numbers of this page come from: a device with a driver is a GPU."""
+        """Where the numbers of this page come from: a simulation, or a device, which is a GPU if it has a driver."""
+        if self.run.simulated:
+            return "simulated"
         return "measured-gpu" if self.origin.get("driver") else "measured-cpu"
 
 

@@ -58,8 +58,11 @@ class Lockstep(Sequence[Row]):
         """Steps until the first budget is spent."""
         return self._ends[0][0] - self.steps
 
+    def holds(self, row: Row) -> bool:
+        return row.number in self._written
+
     def add(self, row: Row) -> None:
-        """A row that has just emitted its first token."""
+        """A row that decodes from the next step on."""
         at = bisect_left(self._numbers, row.number)
         self._rows.insert(at, row)
         self._numbers.insert(at, row.number)

@@ -59,8 +59,10 @@ class Request:
         A `range` is kept as it is: the simulator needs a length, not tokens.
     max_new_tokens: tokens generated unless a stop id comes first (>= 1).
     due_s: when the request arrives, in seconds from the start of the run.
+    num_computed: leading positions of the prompt whose keys and values another machine has computed and
+        delivered, fewer than the prompt has: 0, unless prefill and decode run on machines of their own.
     Raises ValueError for an empty prompt, a token id that is negative or no integer, a budget below
-    1 or a due time that is not a finite number of at least 0.
+    1, a due time that is not a finite number of at least 0 or a wrong number of computed positions.
     """
 
     request_id: str
@@ -69,6 +71,7 @@ class Request:
     stop_ids: frozenset[int] = frozenset()
     due_s: float = 0.0
     sampling: SamplingParams = GREEDY
+    num_computed: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.prompt, range):
@@ -87,6 +90,11 @@ class Request:
             )
         if not (_is_finite(self.due_s) and self.due_s >= 0.0):
             raise self._refusal(f"due_s must be a finite number of seconds >= 0, got {self.due_s!r}")
+        if not (_is_int(self.num_computed) and 0 <= self.num_computed < len(self.prompt)):
+            raise self._refusal(
+                f"num_computed must lie between 0 and {len(self.prompt) - 1}, one less than its prompt has "
+                f"tokens, got {self.num_computed!r}"
+            )
 
     def _ids(self, name: str, values: object) -> tuple[int, ...]:
         if not isinstance(values, Iterable):
@@ -104,6 +112,15 @@ class Request:
     @property
     def prompt_len(self) -> int:
         return len(self.prompt)
+
+    @property
+    def prefill_target(self) -> int:
+        """Positions that count as prefill: the prompt, or what was delivered if all but its newest token was.
+
+        Such a request decodes at once, like any row whose newest token is known and not yet computed.
+        """
+        delivered = self.num_computed
+        return delivered if delivered and delivered == len(self.prompt) - 1 else len(self.prompt)
 
     @property
     def total_len(self) -> int:

@@ -209,9 +209,18 @@ class Scheduler:
                 break
             self.waiting.popleft()
             blocks = self.pool.allocate(need, request.request_id)
-            row = Row(request, blocks, self.step, request.prompt_len, number=self._num_admitted)
+            row = Row(
+                request,
+                blocks,
+                self.step,
+                request.prefill_target,
+                request.num_computed,
+                number=self._num_admitted,
+            )
             self._num_admitted += 1
             self._rows.append(row)
+            if self._lockstep is not None and not row.is_prefilling:
+                self._lockstep.add(row)
             admitted.append(row)
         return tuple(admitted)
 
@@ -261,14 +270,15 @@ class Scheduler:
 
     @staticmethod
     def _join(booked: Sequence[tuple[Row, int, int | None]], together: Lockstep) -> None:
-        """Rows that emitted one by one: a first token makes a row join, a later one was told apart."""
+        """Rows that emitted one by one: one that ends its prefill joins, one that is known was told apart."""
         one_by_one = False
         for row, _, sampled in booked:
             if sampled is None:
                 continue
-            if len(row.emitted) == 1 and row.finish_reason is None:
+            if together.holds(row):
+                one_by_one = True
+            elif row.finish_reason is None:
                 together.add(row)
-            one_by_one = one_by_one or len(row.emitted) > 1
         if one_by_one:
             together.reload()
 

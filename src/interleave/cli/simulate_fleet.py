@@ -1,0 +1,179 @@
+"""`interleave simulate fleet` and `capacity`: several machines, and what rate they carry within limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.terminal import check_out, publish
+
+_ENGINE_OPTIONS = [
+    click.option(
+        "--engine", default="chunked", show_default=True, help="Engine of the ladder that has a batch."
+    ),
+    click.option(
+        "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
+    ),
+    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
+    click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows."),
+    click.option(
+        "--max-rows",
+        type=int,
+        default=32,
+        show_default=True,
+        help="Most requests served at once, each machine.",
+    ),
+    click.option("--num-blocks", type=int, help="Blocks of each pool.  [default: never short]"),
+    click.option(
+        "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
+    ),
+]
+_MACHINE_OPTIONS = [
+    click.option(
+        "--replicas", type=int, default=1, show_default=True, help="Machines that each serve all of it."
+    ),
+    click.option(
+        "--routing",
+        default="round_robin",
+        show_default=True,
+        help="round_robin, least_loaded (fewest tokens outstanding) or shortest_queue (fewest requests).",
+    ),
+    click.option(
+        "--prefill-machines", type=int, help="Machines that compute prompts, instead of replicas ..."
+    ),
+    click.option("--decode-machines", type=int, help="... and machines that decode what those send them."),
+    click.option("--decode-rows", type=int, help="Rows of a decode machine.  [default: --max-rows]"),
+    click.option("--transfer-gbps", type=float, help="10^9 bits/s out of a prefill machine.  [default: 100]"),
+    click.option("--transfer-latency-s", type=float, help="On top, for each request.  [default: 0.001]"),
+    click.option("--kv-bytes-per-token", type=int, help="Sent.  [default: 28672, Qwen2.5-1.5B in fp16]"),
+]
+
+
+def _with(options: list[Callable[..., Any]]) -> Callable[[Any], Any]:
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _build(choices: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The deployment that the options describe, and the options as facts for the document."""
+    from interleave.lab.deployment import deployment
+    from interleave.lab.disaggregation import Disaggregated
+    from interleave.lab.simulator import Served
+    from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget
+
+    scale = choices["scale"]
+    if choices["chunk_budget"] is None:
+        choices["chunk_budget"] = scaled_chunk_budget(scale)
+    own = {
+        name: choices[name] for name in ("engine", "chunk_budget", "tpot_target_s", "max_rows", "num_blocks")
+    }
+    served = Served(**own, block_tokens=scaled_block_tokens(scale))
+    served.scheduler()  # refuses what cannot work before anything is simulated
+    machines = {
+        name: value
+        for name, value in choices.items()
+        if value is not None and name not in (*own, "latency", "scale", "seed")
+    }
+    built = deployment(served, **machines)
+    link = asdict(built.link) if isinstance(built, Disaggregated) else {}
+    link = {
+        name: None if value == math.inf else value for name, value in link.items()
+    }  # JSON has no infinity
+    return built, {**choices, "link": link or None}
+
+
+@click.command()
+@_with(_ENGINE_OPTIONS)
+@_with(_MACHINE_OPTIONS)
+@click.option("--rate", type=float, help="Poisson arrivals at the router, requests/s.")
+@click.option("--load", type=float, help="The same as a multiple of the saturated rate.")
+@click.option("--num-requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
+@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+def fleet(
+    rate: float | None, load: float | None, num_requests: int, json_path: str | None, **choices: Any
+) -> None:
+    """Simulate several machines behind a router: replicas, or prefill and decode apart.
+
+    Give one of --rate and --load. Every machine runs the engine's own scheduler and loop; all share one
+    time line. Apart, a request's first token comes from a prefill machine, and its next ones follow as
+    soon as its keys and values have arrived and its decode machine has room.
+
+    \b
+    Examples:
+      interleave simulate fleet --replicas 4 --routing least_loaded --load 0.85
+      interleave simulate fleet --prefill-machines 2 --decode-machines 2 --transfer-gbps 25 --rate 12
+    """
+    from interleave.lab import simulate_serve
+    from interleave.lab.arrivals import checked_positive
+
+    if (rate is None) == (load is None):
+        raise click.UsageError("give one of --rate and --load")
+    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
+        if value is not None:
+            checked_positive(name, value, unit)
+    check_out(json_path)
+    seed, scale, latency = choices["seed"], choices["scale"], choices["latency"]
+    machines, facts = _build(choices)
+    model = latency_model(latency)
+    full = simulate_serve.saturated(machines, model, seed, scale)
+    if load is not None:
+        rate = full["served_rate"] * load
+    assert rate is not None
+    facts |= {"rate": rate, "load": load, "trace": None, "saturated": full}
+    stream = simulate_serve.draw_rows(num_requests, rate, seed, scale)
+    document = simulate_serve.serve_document(machines, model, stream, num_requests, facts)
+    publish(document, simulate_serve.serve_lines(document), json_path)
+
+
+@click.command()
+@_with(_ENGINE_OPTIONS)
+@_with(_MACHINE_OPTIONS)
+@click.option("--ttft-s", type=float, help="Most seconds from due time to first token.")
+@click.option("--tpot-s", type=float, help="Most seconds a token after the first, on average.")
+@click.option("--max-gap-s", type=float, help="Most seconds between two tokens.")
+@click.option("--share", type=float, default=0.9, show_default=True, help="Of requests within every limit.")
+@click.option("--num-requests", type=click.IntRange(1), default=2000, show_default=True, help="At each rate.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
+@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+def capacity(
+    ttft_s: float | None,
+    tpot_s: float | None,
+    max_gap_s: float | None,
+    share: float,
+    num_requests: int,
+    json_path: str | None,
+    **choices: Any,
+) -> None:
+    """The highest Poisson rate at which enough requests meet every stated limit, by bisection.
+
+    \b
+    Examples:
+      interleave simulate capacity --engine chunked --ttft-s 2 --max-gap-s 0.1
+      interleave simulate capacity --replicas 4 --routing least_loaded --ttft-s 2 --max-gap-s 0.1
+    """
+    from interleave.lab.metrics import Limits
+    from interleave.lab.slo_capacity import slo_capacity
+
+    limits = Limits(ttft_s, tpot_s, max_gap_s)
+    check_out(json_path)
+    machines, facts = _build(choices)
+    model = latency_model(choices["latency"])
+    found = slo_capacity(machines, model, limits, share, num_requests, choices["seed"], choices["scale"])
+    document = {**facts, "mark": "simulated", "num_machines": machines.num_machines, **found}
+    rate = (
+        "none: even a hundredth of that misses"
+        if found["rate"] is None
+        else f"{found['rate']:.3f} requests/s"
+    )
+    lines = [f"{'saturated':14} {found['saturated']:.3f} requests/s", f"{'within limits':14} {rate}"]
+    publish(document, lines, json_path)

@@ -1,0 +1,173 @@
+"""Tables and verdicts of the page on scale, and the choice of rows that its figures share.
+
+Takes the experiment's rows as one frame, in which `kind` tells costs, fleets, splits, budgets and
+capacities apart; measures nothing.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from interleave.report.figures.graded import verdict
+from interleave.report.figures.simulator import of_kind
+
+
+def fleets(points: pd.DataFrame) -> pd.DataFrame:
+    """One line per size and routing; a fleet of one stands under every routing, since there is nothing to choose."""
+    table = of_kind(points, "fleet")
+    alone, several = table[table["machines"] == 1], table[table["machines"] > 1]
+    routings = list(several["routing"].unique()) or list(alone["routing"])
+    repeated = [alone.assign(routing=routing) for routing in routings]
+    return pd.concat([*repeated, several], ignore_index=True)
+
+
+def splits(points: pd.DataFrame, rows: float | None = None) -> pd.DataFrame:
+    """One line per load and split, over the faster link, with the fewest rows of the run or as many as given."""
+    table = of_kind(points, "apart")
+    wanted = table["rows"].min() if rows is None else rows
+    fast = (table["gbps"] == table["gbps"].max()) | (table["prefill_machines"] == 0)
+    return table[fast & (table["rows"] == wanted)].reset_index(drop=True)
+
+
+def split_names(table: pd.DataFrame) -> list[str]:
+    machines = int(table["machines"].iloc[0])
+    numbers = sorted(table["prefill_machines"].astype(int).unique())
+    return [f"{number}+{machines - number}" if number else f"{machines} chunking" for number in numbers]
+
+
+def apart_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
+    """The splits at one load with each number of rows, and what each serves with everybody waiting."""
+    by_rows = [splits(points, rows) for rows in sorted(of_kind(points, "apart")["rows"].unique())]
+    tables = [table[table["load"] == load].sort_values("prefill_machines") for table in by_rows]
+    own = pd.concat(tables, ignore_index=True)
+    return pd.DataFrame(
+        {
+            "machines": [name for table in tables for name in split_names(table)],
+            "rows, each": own["rows"].astype(int),
+            "saturated [requests/s]": own["saturated_rate"].to_numpy(),
+            "served [requests/s]": own["served_rate"].to_numpy(),
+            "TTFT, 90th percentile [s]": own["ttft_p90_s"].to_numpy(),
+            "gap, 99th percentile [ms]": own["gap_p99_s"].to_numpy() * 1e3,
+        }
+    )
+
+
+def links_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
+    """The splits over each link at one load: what the transfer adds to the gaps."""
+    table = of_kind(points, "apart")
+    chosen = (
+        (table["load"] == load) & (table["prefill_machines"] > 0) & (table["rows"] == table["rows"].min())
+    )
+    own = table[chosen].sort_values(["prefill_machines", "gbps"])
+    return pd.DataFrame(
+        {
+            "machines": [f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}" for row in own.itertuples()],
+            "link [Gb/s]": own["gbps"].astype(int).to_numpy(),
+            "median gap [ms]": own["gap_p50_s"].to_numpy() * 1e3,
+            "longest gap, median request [ms]": own["longest_gap_p50_s"].to_numpy() * 1e3,
+            "worst gap [s]": own["worst_gap_s"].to_numpy(),
+        }
+    )  # fmt: skip
+
+
+def capacities(points: pd.DataFrame) -> pd.DataFrame:
+    """One line per way to serve: what it carries within the limits, and with everybody waiting."""
+    table = of_kind(points, "capacity")
+    names = [
+        f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f} apart"
+        if row.prefill_machines
+        else f"{row.machines:.0f} x {row.engine}"
+        for row in table.itertuples()
+    ]
+    rates = table["rate"] if "rate" in table else pd.Series([None] * len(table), dtype=float)
+    return table.assign(name=names, rate=rates, per_machine=rates / table["machines"])
+
+
+def capacity_table(points: pd.DataFrame) -> pd.DataFrame:
+    table = capacities(points)
+    return pd.DataFrame(
+        {
+            "machines": table["name"],
+            "within limits [requests/s]": table["rate"],
+            "of it, a machine [requests/s]": table["per_machine"],
+            "everybody waiting [requests/s]": table["saturated_rate"],
+        }
+    )
+
+
+def fleet_table(points: pd.DataFrame) -> pd.DataFrame:
+    table = of_kind(points, "fleet")
+    return pd.DataFrame(
+        {
+            "machines": table["machines"].astype(int),
+            "routing": table["routing"].str.replace("_", " "),
+            "served [requests/s]": table["served_rate"],
+            "median TTFT [s]": table["ttft_p50_s"],
+            "TTFT, 90th percentile [s]": table["ttft_p90_s"],
+            "worst gap [ms]": table["worst_gap_s"] * 1e3,
+        }
+    )
+
+
+def routed(points: pd.DataFrame, machines: int, routing: str, quantity: str) -> float | None:
+    """One number of the fleets; None for what did not run."""
+    table = of_kind(points, "fleet")
+    found = table[(table["machines"] == machines) & (table["routing"] == routing)][quantity]
+    return None if found.empty else float(found.iloc[0])
+
+
+def _over(top: float | None, bottom: float | None) -> float | None:
+    return None if top is None or not bottom or pd.isna(top) or pd.isna(bottom) else top / bottom
+
+
+def same_gap(points: pd.DataFrame) -> list[tuple[pd.Series, pd.Series]]:
+    """(budget by a target, fixed budget) whose worst gaps lie within a tenth of each other."""
+    table = of_kind(points, "budget")
+    if "target_s" not in table:
+        return []
+    pairs = []
+    for _, target in table[table["target_s"].notna()].iterrows():
+        for _, fixed in table[table["target_s"].isna()].iterrows():
+            if abs(target["worst_gap_s"] / fixed["worst_gap_s"] - 1) <= 0.1:
+                pairs.append((target, fixed))
+    return pairs
+
+
+def verdicts(points: pd.DataFrame) -> pd.DataFrame:
+    """Each recorded prediction with what came of it; left open where the run does not speak of it."""
+    cost = of_kind(points, "cost").sort_values("requests")["requests_per_s"]
+    table, held = splits(points), capacities(points).set_index("name")["rate"]
+    calm = table[table["load"] == table["load"].min()].set_index("prefill_machines")
+    apart = calm.drop(index=0)
+    links = of_kind(points, "apart").query("prefill_machines > 0 and rows == rows.min()")
+    pairs = same_gap(points)
+    rates = [target["served_rate"] / fixed["served_rate"] for target, fixed in pairs]
+    firsts = [target["ttft_p90_s"] / fixed["ttft_p90_s"] for target, fixed in pairs]
+
+    def by_link(quantity: str) -> float | None:
+        own = links[links["load"] == links["load"].min()].pivot(
+            index="prefill_machines", columns="gbps", values=quantity
+        )
+        return (
+            float((own[own.columns.min()] / own[own.columns.max()]).max()) if len(own.columns) > 1 else None
+        )
+
+    def against_turns(routing: str) -> float | None:
+        return _over(routed(points, 4, routing, "ttft_p90_s"), routed(points, 4, "round_robin", "ttft_p90_s"))
+
+    four = next((name for name in held.index if name.startswith("4 x")), None)
+    beyond = float("inf")
+    lines: list[tuple[str, str, float | None, float, float]] = [
+        ("1", "requests simulated a second, longest / shortest run", float(cost.iloc[-1] / cost.iloc[0]), 0.7, beyond),
+        ("2a", "TTFT p90, 4 machines, least loaded / round robin", against_turns("least_loaded"), 0, 1),
+        ("2b", "TTFT p90, 4 machines, shortest queue / round robin", against_turns("shortest_queue"), 0.8, 1.2),
+        ("3", "saturated rate, best split / chunking", _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
+        ("4", "gap p99 at the lowest load, calmest split / chunking", _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
+        ("5a", "median gap, slower / faster link", by_link("gap_p50_s"), 0, 1.02),
+        ("5b", "longest gap of the median request, slower / faster link", by_link("longest_gap_p50_s"), 0, 2),
+        ("6a", "rate within limits, chunked / whole", _over(held.get("1 x chunked"), held.get("1 x whole")), 2, beyond),
+        ("6b", "rate within limits, 4 machines / 1", _over(held.get(four), held.get("1 x chunked")), 4, beyond),
+        ("7a", "served rate at the same worst gap, target / fixed, least", min(rates, default=None), 0.98, beyond),
+        ("7b", "TTFT p90 at the same worst gap, target / fixed, most", max(firsts, default=None), 0, 1),
+    ]  # fmt: skip
+    return pd.DataFrame([verdict(*line) for line in lines])

@@ -1,0 +1,89 @@
+"""The simulator's own experiment: points follow parameters, and a point says what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interleave.lab.experiments import simulator as experiment
+from interleave.lab.experiments.simulator import PROFILES, Params
+
+SMALL: dict[str, Any] = {
+    "model": "tiny",
+    "rates": (3.0,),
+    "loads": (0.6,),
+    "max_rows": 3,
+    "num_requests": 6,
+    "repeats": 1,
+}
+CHANGES: list[tuple[str, Any]] = [
+    ("model", "smollm2"),
+    ("dtype", "bf16"),
+    ("device", "cuda"),
+    ("scale", 8),
+    ("rates", (2.0, 3.0)),
+    ("engine", "mixed"),
+    ("loads", (0.5,)),
+    ("max_rows", 4),
+    ("num_requests", 7),
+    ("repeats", 2),
+]
+
+
+def configs(**changed: Any) -> list[dict[str, Any]]:
+    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
+
+
+@pytest.mark.parametrize(("name", "value"), CHANGES)
+def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
+    assert configs(**{name: value}) != configs()
+
+
+def test_every_parameter_is_tried_above() -> None:
+    assert {name for name, _ in CHANGES} == set(Params.model_fields)
+
+
+def test_what_is_simulated_does_not_depend_on_this_machine() -> None:
+    """Another model or engine measures its own point only."""
+    assert configs(model="smollm2", engine="mixed")[:-1] == configs()[:-1]
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_profiles_are_valid_and_estimated(profile: str) -> None:
+    params = Params(**PROFILES[profile])
+    assert len(experiment.estimate_s(params)) == len(experiment.points(params))
+    assert min(experiment.estimate_s(params)) > 0
+
+
+def measured(kind: str) -> list[dict[str, Any]]:
+    params = Params(**SMALL)
+    return [
+        row
+        for point in experiment.points(params)
+        if point.config["kind"] == kind
+        for row in experiment.measure(point, experiment.prepare(params), {})
+    ]
+
+
+def test_the_curve_is_that_of_the_published_rows() -> None:
+    chunked = next(row for row in measured("curve") if row["engine"] == "chunked")
+    assert chunked["rate"] == 3.0
+    (published,) = (row for row in measured("row") if row["id"] == "o03")
+    assert chunked["queue_wait_p50_s"] == published["simulated"]
+
+
+def test_one_hypothesis_is_used_and_it_is_the_best_on_what_it_saw() -> None:
+    rows = measured("hypothesis")
+    assert sum(row["chosen"] for row in rows) == 1
+    assert min(rows, key=lambda row: row["calibration_rms"])["chosen"]
+
+
+def test_this_machine_is_judged_by_steps_and_by_runs(one_thread: None) -> None:
+    rows = measured("here")
+    assert len({tuple(row) for row in rows}) == 1  # one table
+    assert {row["part"] for row in rows if row["kind"] == "step"} == {"fitted_steps", "held_out_steps"}
+    runs = {row["what"]: row for row in rows if row["kind"] == "run"}
+    served = runs["served_rate"]
+    assert served["low"] <= served["measured"] <= served["high"]
+    assert served["error"] == pytest.approx(served["simulated"] / served["measured"] - 1)
