@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import UNBOUNDED
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Committed, Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Committed, Scheduler
 
 GROUP_POLICIES = ("padded", "static")
 TokenOf = Callable[[str, int], int]

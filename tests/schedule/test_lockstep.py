@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from schedule_ledger import GROUP_POLICIES, Ledger, one_step
 
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.lockstep import LockstepForward, LockstepTokens
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 Composition = tuple[tuple[tuple[str, int, int], ...], ...]
 

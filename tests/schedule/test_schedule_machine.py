@@ -10,11 +10,12 @@ from schedule_ledger import GROUP_POLICIES, Ledger, Step
 
 from interleave.engine.batched import Engine, EngineFault, Executed
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 STOP = 1
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from schedule_ledger import GROUP_POLICIES, Ledger, one_step, prefill_first
 
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 STOP = 1
 

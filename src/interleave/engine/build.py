@@ -20,8 +20,9 @@ from interleave.model.attention.backend import Attention
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.names import nearest
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 from interleave.schedule.tpot_target import TpotTarget
 
 BACKENDS = ("cpu", "reference", "triton")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.names import nearest
-from interleave.schedule.scheduler import SchedulerConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,75 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interleave.schedule.block_pool import BlockPool, need_blocks
-from interleave.schedule.lockstep import Lockstep, LockstepForward, LockstepTokens
-from interleave.schedule.names import nearest
+from interleave.schedule.booking import book
+from interleave.schedule.config import SchedulerConfig
+from interleave.schedule.lockstep import Lockstep
 from interleave.schedule.plan import StepPlan
-from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
+from interleave.schedule.policies import POLICIES
 from interleave.schedule.recurrence import recurrences
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
 from interleave.schedule.tpot_target import TpotTarget
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerConfig:
-    """Every choice that shapes a plan. ValueError, naming the value, for one that cannot work.
-
-    chunk_budget (C): prompt positions per step; max_chunk (kappa): of one prompt per step;
-    token_budget (T): query positions per step. None is no limit, except that `mixed` defaults T
-    to C + max_rows. T must leave one position beside max_rows decodes, so prefill always advances.
-    max_request_tokens: longest prompt + generation budget accepted.
-    """
-
-    policy: str
-    order: str | None = None
-    chunk_budget: int | None = 512
-    max_chunk: int | None = None
-    token_budget: int | None = None
-    max_rows: int = 32
-    max_request_tokens: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise ValueError(nearest("policy", self.policy, POLICIES))
-        if self.order is not None and self.order not in ORDERS:
-            raise ValueError(nearest("order", self.order, ORDERS))
-        for name in ("chunk_budget", "max_chunk", "token_budget", "max_rows", "max_request_tokens"):
-            value = getattr(self, name)
-            if value is None and name != "max_rows":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-        self._refuse_what_does_not_apply()
-        if self.token_budget is not None and self.token_budget < self.max_rows + 1:
-            raise ValueError(
-                f"token_budget {self.token_budget} is too small for max_rows {self.max_rows}: it must be at "
-                f"least {self.max_rows + 1}, so that prefill advances while every row decodes"
-            )
-
-    def _refuse_what_does_not_apply(self) -> None:
-        """A limit that a policy cannot keep is an error, never ignored. (C has a default, so it may stand.)"""
-        group = self.policy in ("padded", "static")
-        for name, value, reason in (
-            ("order", self.order if group and self.order == "decode_first" else None, "its group runs first"),
-            ("token_budget", self.token_budget if group else None, "its group is never cut"),
-            ("max_chunk", self.max_chunk if group or self.policy == "whole" else None, "it cuts no prompt"),
-        ):
-            if value is not None:
-                raise ValueError(f"{name} {value!r} does not apply to policy {self.policy!r}: {reason}")
-
-    @property
-    def limits(self) -> Limits:
-        chunk_budget = self.chunk_budget or UNBOUNDED
-        token_budget = self.token_budget or UNBOUNDED
-        if self.policy == "mixed" and self.token_budget is None and self.chunk_budget is not None:
-            token_budget = self.chunk_budget + self.max_rows
-        return Limits(
-            chunk_budget=chunk_budget,
-            max_chunk=self.max_chunk or chunk_budget,
-            token_budget=token_budget,
-            prefill_first=(self.order or DEFAULT_ORDER[self.policy]) == "prefill_first",
-        )
 
 
 @dataclass(slots=True)
@@ -221,56 +161,10 @@ class Scheduler:
         repeats: book the plan so many times in a row (at most `plan.repeats`), the same token each
         time. KeyError, with nothing booked, when a token is missing.
         """
-        together = self._lockstep
-        ids: list[str] = []
-        booked: list[tuple[Row, int, int | None]] = []
-        emitted: list[tuple[str, int]] = []
-        for forward in plan.forwards:
-            if together is not None and type(forward) is LockstepForward:
-                ids = list(together.ids)
-                continue
-            for row, start, num_tokens in forward:
-                # Passed over: rows aborted since the plan was made, and rows that a static batch holds.
-                if row.finish_reason is not None or not row.blocks:
-                    continue
-                if start + num_tokens == row.known_len:  # Piece.yields_token
-                    token = tokens[row.request_id]
-                    emitted.append((row.request_id, token))
-                    booked.append((row, num_tokens, token))
-                else:
-                    booked.append((row, num_tokens, None))
-        last_step = plan.step + repeats - 1
-        ended: list[Row] = []
-        if together is not None and ids:
-            ended = together.advance(repeats, last_step)
-            for row in ended:
-                row.finish_reason = "length"
-        for row, num_tokens, sampled in booked:
-            row.num_computed += num_tokens * repeats
-            row.last_served_step = last_step
-            if sampled is not None:
-                row.emit(sampled, repeats)
-                row.finish_reason = _finish_reason(row, sampled)
-                if row.finish_reason is not None:
-                    ended.append(row)
+        booked = book(plan, tokens, repeats, self._lockstep)
         self.step += repeats
-        if together is not None and emitted:
-            self._join(booked, together)
-        released, freed = self._release_ended(ended) if ended else ([], [])
-        return Committed(LockstepTokens(emitted, ids) if ids else emitted, released, freed)
-
-    @staticmethod
-    def _join(booked: Sequence[tuple[Row, int, int | None]], together: Lockstep) -> None:
-        """Rows that emitted one by one: a first token makes a row join, a later one was told apart."""
-        one_by_one = False
-        for row, _, sampled in booked:
-            if sampled is None:
-                continue
-            if len(row.emitted) == 1 and row.finish_reason is None:
-                together.add(row)
-            one_by_one = one_by_one or len(row.emitted) > 1
-        if one_by_one:
-            together.reload()
+        released, freed = self._release_ended(booked.ended) if booked.ended else ([], [])
+        return Committed(booked.tokens, released, freed)
 
     def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
         """In order of admission. A static batch is held until all of it has ended."""
@@ -324,10 +218,3 @@ class Scheduler:
             row.check()
             if self.pool.owned_by(row.request_id) != sorted(row.blocks):
                 raise AssertionError(f"{row.request_id!r} and the pool disagree on its blocks")
-
-
-def _finish_reason(row: Row, token: int) -> str | None:
-    request = row.request
-    if request.stop_ids and token in request.stop_ids:
-        return "stop"
-    return "length" if len(row.emitted) >= request.max_new_tokens else None
