@@ -26,7 +26,8 @@ class RequestTable:
     """Arrays by request, in order of arrival; NaN and -1 for what did not happen.
 
     gaps: all gaps between consecutive tokens of a request. groups: how often a step admitted so many.
-    num_prefill, num_padded, num_copied: positions of the run; num_steps, num_forwards of it.
+    prefill_tokens, padded_tokens, recomputed_tokens: positions of the run, the last computed before a
+    preemption; row_steps: rows that ran, summed over steps.
     """
 
     def __init__(self, num_requests: int) -> None:
@@ -46,6 +47,7 @@ class RequestTable:
         self.num_arrived = self.num_completed = 0
         self.num_steps = self.num_events = 0
         self.prefill_tokens = self.padded_tokens = self.new_tokens = 0
+        self.num_preemptions = self.recomputed_tokens = self.row_steps = 0
 
     def column(self, name: str) -> NDArray[np.float64] | NDArray[np.int64]:
         """One array over requests."""
@@ -64,13 +66,15 @@ class RequestTable:
         plan, repeats = outcome.plan, outcome.executed.repeats
         self.num_events += 1
         self.num_steps += repeats
+        self.row_steps += outcome.num_rows * repeats
+        self.num_preemptions += len(plan.preempted)
         self.prefill_tokens += outcome.prefill_tokens * repeats
         if plan.padded:
             self.padded_tokens += plan.num_padded_tokens
         if plan.admitted:
             self._admit(outcome, start_s)
         if outcome.prefill_tokens:
-            self._first_chunks(outcome, start_s)
+            self._chunks(outcome, repeats, start_s)
         if outcome.tokens:
             self._tokens(outcome, repeats, start_s, end_s)
         for finished in outcome.finished:
@@ -85,12 +89,15 @@ class RequestTable:
             self._times["admit_s"][index] = start_s
             self._counts["admit_step"][index] = outcome.plan.step
 
-    def _first_chunks(self, outcome: StepOutcome, start_s: float) -> None:
+    def _chunks(self, outcome: StepOutcome, repeats: int, start_s: float) -> None:
         for forward in outcome.plan.forwards:
             if type(forward) is LockstepForward:
                 continue
-            for row, start, _ in forward:
-                if start == 0:
+            for piece in forward:
+                row = piece.row
+                if row.computed_before:
+                    self.recomputed_tokens += piece.num_recomputed_tokens(repeats)
+                elif piece.start == 0:
                     self._times["first_chunk_s"][self._index[row.request.request_id]] = start_s
 
     def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:

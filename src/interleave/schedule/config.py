@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interleave.schedule.allocation import ALLOCATIONS
 from interleave.schedule.names import nearest
 from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
 
@@ -16,6 +17,7 @@ class SchedulerConfig:
     token_budget (T): query positions per step. None is no limit, except that `mixed` defaults T
     to C + max_rows. T must leave one position beside max_rows decodes, so prefill always advances.
     max_request_tokens: longest prompt + generation budget accepted.
+    allocation: when rows get their blocks, see `allocation`.
     """
 
     policy: str
@@ -25,12 +27,15 @@ class SchedulerConfig:
     token_budget: int | None = None
     max_rows: int = 32
     max_request_tokens: int | None = None
+    allocation: str = "reserve"
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise ValueError(nearest("policy", self.policy, POLICIES))
         if self.order is not None and self.order not in ORDERS:
             raise ValueError(nearest("order", self.order, ORDERS))
+        if self.allocation not in ALLOCATIONS:
+            raise ValueError(nearest("allocation", self.allocation, ALLOCATIONS))
         for name in ("chunk_budget", "max_chunk", "token_budget", "max_rows", "max_request_tokens"):
             value = getattr(self, name)
             if value is None and name != "max_rows":
@@ -47,9 +52,11 @@ class SchedulerConfig:
     def _refuse_what_does_not_apply(self) -> None:
         """A limit that a policy cannot keep is an error, never ignored. (C has a default, so it may stand.)"""
         group = self.policy in ("padded", "static")
+        grows = self.allocation if self.policy == "static" and self.allocation != "reserve" else None
         for name, value, reason in (
             ("order", self.order if group and self.order == "decode_first" else None, "its group runs first"),
             ("token_budget", self.token_budget if group else None, "its group is never cut"),
+            ("allocation", grows, "its rows are held until the last of them has ended"),
             ("max_chunk", self.max_chunk if group or self.policy == "whole" else None, "it cuts no prompt"),
         ):
             if value is not None:
