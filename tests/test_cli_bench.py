@@ -96,6 +96,11 @@ def test_defaults_are_those_of_the_configuration():
             ("closed", "--engine", "chunked", *SMALL, "--json", "/dev/null/x.json"),
             "cannot write /dev/null/x.json",
         ),
+        (("closed", "--engine", "chunked", "--allocation", "progresive"), "did you mean 'progressive'"),
+        (
+            ("closed", "--engine", "static", "--allocation", "progressive"),
+            "does not apply to engine 'static'",
+        ),
         (("closed", "--engin", "chunked"), "--engine"),
         (("closed",), "--engine"),
     ],

@@ -14,11 +14,12 @@ from interleave.engine.loop import RunClock, serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab.metrics import queue_wait_s, ttft_s
 from interleave.schedule.block_pool import BlockPool
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 EVERY_POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))
 

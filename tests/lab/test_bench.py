@@ -12,7 +12,7 @@ import pytest
 
 from interleave.engine.batched import EngineFault
 from interleave.engine.build import ENGINES
-from interleave.engine.records import RunLog
+from interleave.engine.records import RunLog, StepRecord
 from interleave.lab.bench import bench_document, median_run, summary_lines, write_document
 from interleave.lab.bench_config import BenchConfig, bench_trace
 from interleave.lab.bench_run import run_bench
@@ -23,6 +23,7 @@ from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import data_dir
 from interleave.lab.provenance import provenance
 from interleave.lab.serving import model_corpus
+from interleave.lab.summary import summary
 from interleave.lab.timing import HELD_VARIABLE
 from interleave.lab.trace import Trace, TraceRow, write_csv
 from interleave.lab.workload import workload
@@ -107,6 +108,44 @@ def test_chunks_chosen_by_a_target_and_a_fitted_model(tmp_path):
     assert busy
     assert max(s["prefill_tokens"] + s["decode_rows"] for s in busy) <= 9
     assert len(found["steps"]) > len(usual["steps"])
+
+
+def test_a_pool_that_runs_dry(tmp_path):
+    """Fewer blocks than the batch needs: the same tokens, preemptions in steps and summary, a line for a reader."""
+    write_csv(Trace(tuple(TraceRow(0.0, 5 + n, 20) for n in range(6))), tmp_path / "t.csv")
+    common = {"arrivals": "closed", "engine": "chunked", "trace": str(tmp_path / "t.csv"), "model": "tiny",
+              "warmup": 0, "block_tokens": 4}  # fmt: skip
+    usual = validated(run_bench(BenchConfig(**common)))
+    config = load_model("tiny").config
+    block_bytes = 4 * 4 * config.kv_bytes_per_token_factor
+    small = {"allocation": "progressive", "pool_gib": 16 * block_bytes / 2**30}
+    found = validated(run_bench(BenchConfig(**common, **small)))
+    assert found["engine"]["num_blocks"] == 16
+    assert [r["tokens"] for r in found["requests"]] == [r["tokens"] for r in usual["requests"]]
+    assert found["engine"]["allocation"] == found["config"]["allocation"] == "progressive"
+    counted = found["summary"]["steps"]
+    assert counted["preempted"] == sum(s["preempted"] for s in found["steps"]) > 0
+    assert counted["recomputed_tokens"] == sum(s["recomputed_tokens"] for s in found["steps"]) > 0
+    held = found["summary"]["occupancy"]
+    assert (
+        0 < held["mean_cached_tokens"] < 4 * held["mean_used_blocks"] <= 4 * held["mean_owned_blocks"] <= 64
+    )
+    (line,) = [line for line in summary_lines(found) if line.startswith("pool")]
+    assert f"16 blocks, progressive: {held['mean_owned_blocks'] / 16:.0%} owned" in line
+    assert f"{counted['preempted']} preemptions" in line
+
+
+def test_occupancy_is_weighted_with_time():
+    steps = [StepRecord(n, n, n + length, 1, 0, 1, 0, 0, 0, 1, 0, rows=rows, owned_blocks=4, used_blocks=3, cached_tokens=9)
+             for n, length, rows in ((0, 1.0, 2), (1, 3.0, 6))]  # fmt: skip
+    held = summary(RunLog(steps=steps))["occupancy"]
+    assert held == {
+        "mean_rows": 5.0,
+        "mean_owned_blocks": 4.0,
+        "mean_used_blocks": 3.0,
+        "mean_cached_tokens": 9.0,
+    }
+    assert set(summary(RunLog())["occupancy"].values()) == {None}
 
 
 def test_an_option_without_use_is_said_aloud():

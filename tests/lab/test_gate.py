@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from interleave.engine.build import ENGINES, build_engine
+from interleave.engine.loop import serve
 from interleave.lab.gate import Anchor, gate_model, run_gate, usable_backends
 from interleave.lab.gate_report import GateReport, report_lines
 from interleave.lab.gate_trials import prompt_ids, trials
@@ -58,6 +59,8 @@ def test_every_engine_through_every_backend(model):
         "long prompts",
     ):
         assert {(engine, workload, backend) for engine in BATCHED for backend in ALL_BACKENDS} <= ran
+    pooled = {(engine, "preemptions", backend) for engine in BLOCK_ENGINES for backend in ALL_BACKENDS}
+    assert pooled <= ran
     against = Counter(t["against"] for t in document["trials"] if t["backend"] == "cpu")
     assert against["cached"] == against["reference"] > 0
     for engine in BLOCK_ENGINES:
@@ -91,9 +94,32 @@ def test_the_pools_of_the_trials_are_tight(model, ids):
             assert set(need) == {trial.settings["num_blocks"]}
         if trial.workload == "poisoned blocks":
             assert sum(need) > trial.settings["num_blocks"] >= max(need)
+        if trial.workload == "preemptions":
+            assert sum(need) > trial.settings["num_blocks"] >= max(need)
         if trial.workload == "stop ids":
             answers = [anchor.answer(request) for request in trial.requests]
             assert all(answer.finish_reason == "stop" for answer in answers)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("engine", BLOCK_ENGINES)
+def test_the_preempting_trials_preempt(engine, quick, model, ids):
+    """Somebody who has emitted tokens gives way, in every trial."""
+    anchor = Anchor(model.decoder, GateReport())
+    made = [t for t in trials(ids, anchor.answer, [engine], quick) if t.workload == "preemptions"]
+    assert len(made) == (1 if quick or engine == "paged" else len(ORDERS))
+    assert all(any(tokens_of_the_preempted(trial, model.decoder)) for trial in made)
+
+
+def tokens_of_the_preempted(trial, decoder):
+    """How many tokens each preempted row had emitted."""
+    gone = []
+    serve(
+        build_engine(trial.engine, decoder, backend="cpu", **trial.settings),
+        trial.requests,
+        on_step=lambda outcome, _: gone.extend(len(p.row.emitted) for p in outcome.plan.preempted),
+    )
+    return gone
 
 
 def broken(target, breaks):

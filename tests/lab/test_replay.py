@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HELD_VARIABLE, "cpu")
 
 
-def requests() -> list[Request]:
+def arriving() -> list[Request]:
     """Ten that fall due while others run, and one after everybody has ended."""
     lengths = [5, 40, 3, 17, 33, 8, 1, 60, 16, 2]
     some = [
@@ -48,16 +49,27 @@ def requests() -> list[Request]:
     return [*some, Request("late", [1] * 20, 3, due_s=0.3)]
 
 
-def run(name: str, **choices: int | str) -> tuple[RunLog, list[Composition]]:
+def growing() -> list[Request]:
+    """Five that need three to five blocks of 16 in the end, and fewer at first."""
+    lengths = [(14, 40), (30, 20), (15, 20), (3, 60), (33, 18)]
+    return [Request(f"r{n}", [1 + n] * length, new) for n, (length, new) in enumerate(lengths)]
+
+
+def run(
+    name: str, requests: Sequence[Request] | None = None, **choices: int | str
+) -> tuple[RunLog, list[Composition]]:
     engine = build_engine(
         name,
         load_model("tiny").decoder,
         max_request_tokens=80,
-        num_blocks=64,
-        **(SERVED | choices),  # type: ignore[arg-type]
+        **({"num_blocks": 64} | SERVED | choices),  # type: ignore[arg-type]
     )
     plans: list[Composition] = []
-    log = serve(engine, requests(), on_step=lambda outcome, _: plans.append(outcome.plan.composition()))
+    log = serve(
+        engine,
+        arriving() if requests is None else requests,
+        on_step=lambda outcome, _: plans.append(outcome.plan.composition()),
+    )
     return log, plans
 
 
@@ -79,6 +91,21 @@ def test_recorded_times_give_the_same_plans(name: str, order: str | None) -> Non
     assert [len(step) for step in features] == [step.forwards for step in log.steps]
 
 
+@pytest.mark.parametrize("name", [name for name in SIMULATED if ENGINES[name].kv == "blocks"])
+def test_recorded_times_give_the_same_preemptions(name: str) -> None:
+    small = {"allocation": "progressive", "num_blocks": 6}
+    log, planned = run(name, requests=growing(), **small)
+    again: list[Composition] = []
+    served = Served(engine=name, **(SERVED | small))
+    replay(
+        served, log.requests, log.steps, on_step=lambda outcome, _: again.append(outcome.plan.composition())
+    )
+    assert again == planned
+    assert sum(step.preempted for step in log.steps) > 0
+    with pytest.raises(ReplayError, match=r"step \d+: \w+ was recorded as \d+, planned as \d+"):
+        replay(replace(served, allocation="reserve"), log.requests, log.steps)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_requests_that_fall_due_between_two_looks_at_the_clock(seed: int) -> None:
     """A clock that jumps at any reading, as on a busy machine, still leaves a record that can be replayed."""
@@ -93,7 +120,7 @@ def test_requests_that_fall_due_between_two_looks_at_the_clock(seed: int) -> Non
 
     served = Served(engine=rng.choice(SIMULATED), **SERVED)
     executor = SimulatedExecutor(LatencyModel("additive", {}), VirtualClock(), slots=served.slots)
-    log = serve(Engine("jumps", served.scheduler(), executor), requests(), clock=clock, sleep=sleep)
+    log = serve(Engine("jumps", served.scheduler(), executor), arriving(), clock=clock, sleep=sleep)
     assert len(replay(served, log.requests, log.steps)) == len(log.steps)
 
 

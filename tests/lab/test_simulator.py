@@ -19,6 +19,7 @@ from interleave.lab.request_table import COLUMNS, RequestTable
 from interleave.lab.simulator import Served, requests_of, simulate, simulate_table
 from interleave.lab.trace import Trace, TraceRow
 from interleave.lab.virtual_clock import Arrivals
+from interleave.schedule.allocation import ALLOCATIONS
 from interleave.schedule.block_pool import need_blocks
 
 SIMULATED = [name for name, spec in ENGINES.items() if spec.kv in ("slots", "blocks")]
@@ -64,12 +65,15 @@ def cases(draw: st.DrawFn, engine: str, order: str | None) -> tuple[Served, Trac
     served = Served(
         engine=engine,
         order=order,
+        allocation=draw(st.sampled_from(sorted(ALLOCATIONS)))
+        if ENGINES[engine].kv == "blocks"
+        else "reserve",
         max_rows=max_rows,
         chunk_budget=draw(st.integers(1, 20)),
         max_chunk=draw(st.none() | st.integers(1, 20)) if chunking else None,
         token_budget=None if engine in GROUPS else draw(st.none() | st.integers(max_rows + 1, max_rows + 20)),
         block_tokens=4,
-        num_blocks=draw(st.integers(widest, 4 * widest)),
+        num_blocks=draw(st.integers(widest, 4 * widest)),  # from one request's room on
     )
     return served, Trace(tuple(rows))
 
@@ -111,6 +115,8 @@ def test_leaping_equals_stepping(engine: str, order: str | None, data: st.DataOb
     np.testing.assert_allclose(leapt.column("max_gap_s"), stepped.column("max_gap_s"), rtol=1e-9)
     assert np.array_equal(leapt.column("admit_step"), stepped.column("admit_step"))
     assert (leapt.groups, leapt.num_steps) == (stepped.groups, stepped.num_steps)
+    for count in ("num_preemptions", "recomputed_tokens", "prefill_tokens", "row_steps"):
+        assert getattr(leapt, count) == getattr(stepped, count)
     assert leapt.gaps.distribution()["n"] == stepped.gaps.distribution()["n"]
     for ours, theirs in zip(leapt.gaps.ends(), stepped.gaps.ends(), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-9)
@@ -127,10 +133,23 @@ def test_leaps_are_taken() -> None:
     assert len(events) < 10
 
 
+@pytest.mark.parametrize("engine", [name for name in SIMULATED if ENGINES[name].kv == "blocks"])
+def test_the_table_says_what_the_log_says_of_a_pool_that_runs_dry(engine: str) -> None:
+    rows = tuple(TraceRow(0.4 * n, 1 + 37 * n % 300, 1 + 11 * n % 200) for n in range(40))
+    served = Served(engine=engine, max_rows=16, num_blocks=40, block_tokens=16, allocation="progressive")
+    table = compare_with_the_log(served, rows)
+    assert table.num_preemptions > 5
+    assert 0 < table.recomputed_tokens < table.prefill_tokens
+
+
 @pytest.mark.parametrize("engine", SIMULATED)
 def test_the_table_says_what_the_log_says(engine: str) -> None:
     rows = tuple(TraceRow(0.4 * n, 1 + 37 * n % 900, 1 + 11 * n % 60) for n in range(40))
-    served, trace = Served(engine=engine, max_rows=8), Trace(rows)
+    compare_with_the_log(Served(engine=engine, max_rows=8), rows)
+
+
+def compare_with_the_log(served: Served, rows: tuple[TraceRow, ...]) -> RequestTable:
+    trace = Trace(rows)
     model = LatencyModel("forward_floor", {"positions": 1e-4, "decode_attended": 1e-7}, floor_s=0.02)
     log = simulate(served, trace, model)
     table, _ = simulate_table(served, rows, len(rows), model)
@@ -149,6 +168,10 @@ def test_the_table_says_what_the_log_says(engine: str) -> None:
     for percent in (50, 90):
         exact = gaps[round((len(gaps) - 1) * percent / 100)]
         assert table.gaps.quantile(percent) == pytest.approx(exact, rel=3e-3)
+    assert table.num_preemptions == sum(step.preempted for step in log.steps)
+    assert table.recomputed_tokens == sum(step.recomputed_tokens for step in log.steps)
+    assert table.row_steps == sum(step.rows for step in log.steps)
+    return table
 
 
 def test_rows_out_of_order_are_refused() -> None:

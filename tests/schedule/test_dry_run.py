@@ -15,7 +15,8 @@ SCHEDULING = """
 import random, sys
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.config import SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 rng = random.Random(0)
 scheduler = Scheduler(SchedulerConfig("{policy}"), BlockPool(2000, 64))
@@ -35,7 +36,8 @@ from interleave.engine.batched import Engine, Executed
 from interleave.engine.loop import serve
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.config import SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 class Instant:
     def execute(self, plan):

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schedule_ledger import GROUP_POLICIES, Ledger, one_step
 
+from interleave.schedule.allocation import ALLOCATIONS
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.lockstep import LockstepForward, LockstepTokens
+from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 Composition = tuple[tuple[tuple[str, int, int], ...], ...]
 
@@ -29,6 +32,7 @@ def pairs(draw: st.DrawFn) -> tuple[Scheduler, Scheduler, list[Request]]:
         max_chunk=draw(st.none() | st.integers(1, 20)) if policy in ("chunked", "mixed") else None,
         token_budget=None if group else draw(st.none() | st.integers(max_rows + 1, max_rows + 20)),
         max_rows=max_rows,
+        allocation="reserve" if policy == "static" else draw(st.sampled_from(sorted(ALLOCATIONS))),
     )
     lengths = draw(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=1, max_size=10))
     requests = [Request(f"r{n}", range(prompt), new) for n, (prompt, new) in enumerate(lengths)]
@@ -39,6 +43,12 @@ def pairs(draw: st.DrawFn) -> tuple[Scheduler, Scheduler, list[Request]]:
         Scheduler(config, BlockPool(num_blocks, 4)),
         requests,
     )
+
+
+def changes(plan: StepPlan) -> tuple[tuple[str, ...], ...]:
+    """Who comes and goes with a plan: ids admitted, resumed, and preempted."""
+    gone = tuple(preemption.row for preemption in plan.preempted)
+    return tuple(tuple(row.request_id for row in rows) for rows in (plan.admitted, plan.resumed, gone))
 
 
 def zeros(scheduler: Scheduler) -> dict[str, int]:
@@ -70,6 +80,7 @@ def test_recurrences_are_steps_of_a_plain_scheduler(
             moved = tuple(tuple((i, start + step * count, count) for i, start, count in f) for f in planned)
             assert other.composition() == moved
             assert other.step == plan.step + step
+            assert changes(other) == (changes(plan) if step == 0 else ((), (), ()))
             committed = plain.commit(other, zeros(plain))
             tokens = list(committed.tokens)
             released += [row.request_id for row in committed.released]
@@ -79,6 +90,7 @@ def test_recurrences_are_steps_of_a_plain_scheduler(
         assert [(r.request_id, r.num_computed, r.emitted, r.last_served_step) for r in ahead.rows] == [
             (r.request_id, r.num_computed, r.emitted, r.last_served_step) for r in plain.rows
         ]
+        assert ahead.pool.num_free == plain.pool.num_free
         ahead.check()
     assert not plain.has_work
 

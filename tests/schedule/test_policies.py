@@ -6,9 +6,10 @@ import pytest
 from schedule_ledger import Ledger, Step, one_step, run_all
 
 from interleave.schedule.block_pool import BlockPool
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.policies import chunk_len, split
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 
 def request(request_id: str, prompt_len: int, max_new_tokens: int = 1) -> Request:

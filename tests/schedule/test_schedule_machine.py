@@ -6,15 +6,16 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from schedule_ledger import GROUP_POLICIES, Ledger, Step
+from schedule_ledger import GROUP_POLICIES, Ledger, Step, most_steps
 
 from interleave.engine.batched import Engine, EngineFault, Executed
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 STOP = 1
 
@@ -42,7 +43,7 @@ class JudgingExecutor:
 
 
 class LifeCycle(RuleBasedStateMachine):
-    """Every request ends once, no block is lost or shared, and first admission is FCFS."""
+    """Every request ends once, no block is lost or shared, and first admission is FCFS, preempted or not."""
 
     @initialize(
         policy=st.sampled_from(sorted(POLICIES)),
@@ -50,6 +51,7 @@ class LifeCycle(RuleBasedStateMachine):
         max_rows=st.integers(1, 4),
         chunk_budget=st.none() | st.integers(1, 9),
         spare=st.none() | st.integers(1, 9),
+        progressive=st.booleans(),
         num_blocks=st.integers(1, 12),
         block_tokens=st.integers(1, 6),
     )
@@ -60,6 +62,7 @@ class LifeCycle(RuleBasedStateMachine):
         max_rows: int,
         chunk_budget: int | None,
         spare: int | None,
+        progressive: bool,
         num_blocks: int,
         block_tokens: int,
     ) -> None:
@@ -70,6 +73,7 @@ class LifeCycle(RuleBasedStateMachine):
             chunk_budget=chunk_budget,
             token_budget=None if group or spare is None else max_rows + spare,
             max_rows=max_rows,
+            allocation="progressive" if progressive and policy != "static" else "reserve",
         )
         scheduler = Scheduler(config, BlockPool(num_blocks, block_tokens))
         self.ledger = Ledger(scheduler)
@@ -77,7 +81,7 @@ class LifeCycle(RuleBasedStateMachine):
         self.engine = Engine("machine", scheduler, self.executor, vocab_size=50)
         self.count = 0
 
-    @rule(prompt_len=st.integers(1, 20), budget=st.integers(1, 6))
+    @rule(prompt_len=st.integers(1, 20), budget=st.integers(1, 16))
     def submit(self, prompt_len: int, budget: int) -> None:
         request = Request(f"r{self.count}", range(prompt_len), budget, stop_ids=frozenset({STOP}))
         pool = self.engine.scheduler.pool
@@ -143,7 +147,8 @@ class LifeCycle(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "engine"):
             return
-        limit = 1 + sum(account.request.total_len for account in self.ledger.accounts.values())
+        requests = [account.request for account in self.ledger.accounts.values()]
+        limit = most_steps(self.ledger.config, requests)
         for _ in range(limit):
             if not self.engine.has_work:
                 break

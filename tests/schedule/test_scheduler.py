@@ -8,9 +8,10 @@ import pytest
 from schedule_ledger import Ledger, one_step, run_all
 
 from interleave.schedule.block_pool import BlockPool
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 
 EVERY_POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interleave.schedule.block_pool import BlockPool
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.plan import Forward
 from interleave.schedule.request import Request
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 from interleave.schedule.tpot_target import TpotTarget
 
 

@@ -41,6 +41,12 @@ _BENCH_OPTIONS = [
     ),
     click.option("--latency", type=click.Path(), help="... by the model in this file of `interleave fit`."),
     click.option("--order", help="Who takes the token budget first: decode_first or prefill_first."),
+    click.option(
+        "--allocation",
+        default="reserve",
+        show_default=True,
+        help="Blocks on admission (reserve), or as they are needed (progressive).",
+    ),
     click.option("--block-tokens", type=int, help="Tokens a block.  [default: 64/scale]"),
     click.option("--pool-gib", type=float, help="Size of the KV pool.  [default: what memory leaves]"),
     click.option(

@@ -67,6 +67,12 @@ def published(json_path: str | None) -> None:
 @click.option("--token-budget", type=int, help="Tokens of any kind a step.")
 @click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows.")
 @click.option("--order", help="Who takes the token budget first: decode_first or prefill_first.")
+@click.option(
+    "--allocation",
+    default="reserve",
+    show_default=True,
+    help="Blocks on admission, or progressive: as needed.",
+)
 @click.option("--num-blocks", type=int, help="Blocks of the pool.  [default: never short]")
 @click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
 def serve(
@@ -120,7 +126,7 @@ def serve(
         stream = simulate_serve.draw_rows(num_requests, rate or 0.0, seed, scale)
     else:
         num_requests, stream = len(rows), iter(rows)
-    facts = {"engine": engine, "latency": latency, "rate": rate, "load": load, "seed": seed, "scale": scale,
+    facts = {"engine": engine, "allocation": served.allocation, "num_blocks": served.num_blocks, "latency": latency, "rate": rate, "load": load, "seed": seed, "scale": scale,
              "trace": None if trace is None else str(trace), "saturated": full}  # fmt: skip
     document = simulate_serve.serve_document(machine, model, stream, num_requests, facts)
     publish(document, simulate_serve.serve_lines(document), json_path)

@@ -60,12 +60,17 @@ class StepOutcome:
 
     attended_tokens: keys that the asked-for positions looked at, summed over positions;
     context_tokens: positions whose keys and values those needed, once a row.
+    released: the rows of `finished`; num_rows, owned_blocks: rows that ran and blocks that they held during
+    the step, whether they had a part in it or not.
     """
 
     plan: StepPlan
     executed: Executed
     tokens: Sequence[tuple[str, int]]
     finished: list[Finished]
+    released: Sequence[Row]
+    num_rows: int
+    owned_blocks: int
     prefill_tokens: int
     decode_rows: int
     held_rows: int
@@ -123,12 +128,14 @@ class Engine:
         blocks = {row.request_id: row.blocks for row in self.scheduler.rows}
         ended = self.scheduler.abort(request_id)
         if isinstance(ended, Row):
-            self.executor.release([ended], [blocks[request_id]])
+            self.executor.release([ended], [blocks.get(request_id, [])])  # a preempted row has none
         return ended is not None
 
     def step(self) -> StepOutcome:
         """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
         plan = self.scheduler.plan()
+        pool = self.scheduler.pool
+        num_rows, owned_blocks = self.scheduler.num_rows, pool.num_blocks - pool.num_free
         prefill_tokens = decode_rows = held_rows = attended_tokens = context_tokens = 0
         for forward in plan.forwards:
             if type(forward) is LockstepForward:
@@ -153,9 +160,11 @@ class Engine:
             if committed.released:
                 self.executor.release(committed.released, committed.freed)
         except BaseException as fault:
-            # Also the rows that ended in this very step: the executor may not have heard of it.
-            rows = [*self.scheduler.rows, *(committed.released if committed else [])]
-            blocks = [row.blocks for row in self.scheduler.rows] + (committed.freed if committed else [])
+            # Also rows that wait after a preemption, whose generators the executor keeps, and rows that
+            # ended in this very step: the executor may not have heard of it.
+            live = [*self.scheduler.rows, *self.scheduler.queue.preempted]
+            rows = [*live, *(committed.released if committed else [])]
+            blocks = [row.blocks for row in live] + (committed.freed if committed else [])
             failed = self.scheduler.live_ids
             for request_id in failed:
                 self.scheduler.abort(request_id, reason="error")
@@ -172,6 +181,9 @@ class Engine:
             finished=[Finished(row.request_id, row.finish_reason or "length") for row in committed.released]
             if committed.released
             else [],
+            released=committed.released,
+            num_rows=num_rows,
+            owned_blocks=owned_blocks,
             prefill_tokens=prefill_tokens,
             decode_rows=decode_rows - held_rows,
             held_rows=held_rows,

@@ -20,8 +20,9 @@ from interleave.model.attention.backend import Attention
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
 from interleave.schedule.block_pool import BlockPool, need_blocks
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.names import nearest
-from interleave.schedule.scheduler import Scheduler, SchedulerConfig
+from interleave.schedule.scheduler import Scheduler
 from interleave.schedule.tpot_target import TpotTarget
 
 BACKENDS = ("cpu", "reference", "triton")
@@ -41,6 +42,7 @@ def build_engine(
     num_blocks: int | None = None,
     pool_gib: float | None = None,
     max_request_tokens: int | None = None,
+    allocation: str = "reserve",
     poison_freed: bool = False,
     tpot: TpotTarget | None = None,
     recorded_tokens: int | None = None,
@@ -54,6 +56,7 @@ def build_engine(
     max_rows: `nocache` and `cached` always have one.
     max_request_tokens: longest prompt + generation budget (default and most: the model's positions);
     it is the slot width of `static` and `continuous`.
+    allocation: when rows get their blocks, `reserve` or `progressive` (engines with a block pool).
     tpot: the chunk budget follows from a target for the time of a step (`chunked` and `mixed`).
     recorded_tokens: contexts that `recorded` records for at first; a longer one makes it record again.
     warm_up: first serve a rehearsal, so that no later step compiles; False leaves that, and recording, to
@@ -89,6 +92,7 @@ def build_engine(
         token_budget=token_budget,
         max_rows=max_rows,
         max_request_tokens=longest,
+        allocation=allocation,
     )
     executor: Executor
     if spec.kv in ("none", "one"):

@@ -78,7 +78,7 @@ class BatchExecutor:
     """One decoder, one cache; `layout` says where a row's K and V lie.
 
     recorded: replays forwards that only decode; None computes them like any other.
-    poison_freed fills whatever a released row held with NaN (tests and the parity gate).
+    poison_freed fills whatever a released or preempted row held with NaN (tests and the parity gate).
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class BatchExecutor:
         laps = Laps()
         copied_tokens, gone_slots = self.layout.compact(self.cache)
         if self.poison_freed:
-            self.cache.poison(gone_slots)
+            # What a preempted row held may be another's by now, who has yet to write there.
+            self.cache.poison([*gone_slots, *(block for gone in plan.preempted for block in gone.blocks)])
         laps.lap("copy")
         self.layout.admit(plan.admitted)
         last_hidden: list[Tensor] = []

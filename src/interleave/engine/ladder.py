@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.names import nearest
-from interleave.schedule.scheduler import SchedulerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,18 @@ def ladder_config(
     token_budget: int | None = None,
     max_rows: int = 32,
     max_request_tokens: int | None = None,
+    allocation: str = "reserve",
 ) -> SchedulerConfig:
     """The scheduling choices of an engine of `ENGINES`. ValueError, naming the value, for a wrong one."""
     if name not in ENGINES:
         raise ValueError(nearest("engine", name, ENGINES))
     spec = ENGINES[name]
+    if allocation == "progressive" and spec.kv != "blocks":
+        pooled = ", ".join(other for other, one in ENGINES.items() if one.kv == "blocks")
+        raise ValueError(
+            f"allocation 'progressive' does not apply to engine {name!r}: its rows do not grow block by block; "
+            f"engines with a block pool are {pooled}"
+        )
     return SchedulerConfig(
         policy=spec.policy,
         order=order,
@@ -67,4 +74,5 @@ def ladder_config(
         token_budget=token_budget,
         max_rows=1 if spec.kv in ("none", "one") else max_rows,
         max_request_tokens=max_request_tokens,
+        allocation=allocation,
     )

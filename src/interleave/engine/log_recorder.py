@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.records import RequestRecord, RunLog, StepRecord
+from interleave.schedule.block_pool import need_blocks
 from interleave.schedule.request import Request
 
 
@@ -30,8 +31,10 @@ class LogRecorder:
         for row in plan.admitted:
             record = live[row.request_id]
             record.admit_s, record.admit_step = start_s, plan.step
+        recomputed_tokens = 0
         for forward in plan.forwards:
             for piece in forward:
+                recomputed_tokens += piece.num_recomputed_tokens()
                 if piece.start == 0 and live[piece.row.request_id].first_chunk_s is None:
                     live[piece.row.request_id].first_chunk_s = start_s
         for request_id, token in outcome.tokens:
@@ -41,6 +44,8 @@ class LogRecorder:
         for finished in outcome.finished:
             record = live.pop(finished.request_id)
             record.finish_s, record.finish_reason = end_s, finished.reason
+        block_tokens = engine.scheduler.pool.block_tokens
+        computed = [row.num_computed for row in (*engine.scheduler.rows, *outcome.released)]
         parts = dict(outcome.executed.parts_s)
         parts["host"] = max(0.0, end_s - start_s - sum(parts.values()))
         self._log.steps.append(
@@ -55,10 +60,17 @@ class LogRecorder:
                 copied_tokens=outcome.executed.copied_tokens,
                 admitted=len(plan.admitted),
                 running=len(engine.scheduler.rows),
-                waiting=len(engine.scheduler.waiting),
+                waiting=len(engine.scheduler.queue),
                 attended_tokens=outcome.attended_tokens,
                 context_tokens=outcome.context_tokens,
                 sampled_rows=len(outcome.tokens),
+                rows=outcome.num_rows,
+                preempted=len(plan.preempted),
+                resumed=len(plan.resumed),
+                recomputed_tokens=recomputed_tokens,
+                owned_blocks=outcome.owned_blocks,
+                used_blocks=sum(need_blocks(tokens, block_tokens) for tokens in computed),
+                cached_tokens=sum(computed),
                 parts_s=parts,
             )
         )

@@ -48,6 +48,12 @@ class StepRecord:
     attended_tokens: keys that the asked-for positions looked at, summed over positions; context_tokens:
     positions whose K and V those needed, once a row; sampled_rows: tokens chosen. A row that had ended
     counts in none of the three.
+    rows: rows that ran in the step, with a part in its forwards or not; running: those left at its end.
+    preempted, resumed: rows that gave their blocks back before the step, and rows that came back after such a
+    preemption; recomputed_tokens: of prefill_tokens, those that had been computed before one.
+    owned_blocks: blocks that rows held during the step; used_blocks: those of them that keep a computed
+    position at its end; cached_tokens: those positions. With blocks of B positions, owned_blocks x B are
+    reserved and used_blocks x B - cached_tokens are lost to rounding.
     parts_s: seconds by kind (prefill, decode, mixed for a forward with both, copy, sample, host); they sum to end_s - start_s.
     """
 
@@ -66,6 +72,13 @@ class StepRecord:
     attended_tokens: int = 0
     context_tokens: int = 0
     sampled_rows: int = 0
+    rows: int = 0
+    preempted: int = 0
+    resumed: int = 0
+    recomputed_tokens: int = 0
+    owned_blocks: int = 0
+    used_blocks: int = 0
+    cached_tokens: int = 0
 
 
 @dataclass(slots=True)

@@ -110,10 +110,25 @@ def summary_lines(document: Mapping[str, Any]) -> list[str]:
         "goodput": _goodput(found["goodput"]),
         "steps": f"{steps['n']:,}, {steps['forwards']:,} forwards, {steps['padded_tokens']:,} padded and "
         f"{steps['copied_tokens']:,} copied positions",
+        "pool": _pool(found["occupancy"], document["engine"], steps),
         "memory": f"weights {_mib(memory['weight_bytes'])} in every layout kept, pool {_mib(memory['pool_bytes'])}, "
         f"at its peak {_mib(memory['peak_bytes'])} above both",
     }
     return [f"{name:12} {value}" for name, value in lines.items()]
+
+
+def _pool(held: Mapping[str, float | None], engine: Mapping[str, Any], steps: Mapping[str, int]) -> str:
+    """Shares of the pool over time, and what its running dry has cost."""
+    num_blocks, size = engine.get("num_blocks"), engine.get("block_tokens")
+    owned, used, cached = (held[f"mean_{name}"] for name in ("owned_blocks", "used_blocks", "cached_tokens"))
+    if num_blocks is None or size is None or owned is None or used is None or cached is None:
+        return "-"
+    all_tokens = num_blocks * size
+    return (
+        f"{num_blocks:,} blocks, {engine['allocation']}: {owned / num_blocks:.0%} owned, {cached / all_tokens:.0%} used, "
+        f"{used / num_blocks - cached / all_tokens:.0%} rounding; {steps['preempted']:,} preemptions, "
+        f"{steps['recomputed_tokens']:,} positions recomputed"
+    )
 
 
 def _goodput(found: Mapping[str, Any] | None) -> str:

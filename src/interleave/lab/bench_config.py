@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from interleave.engine.build import ENGINES
+from interleave.engine.ladder import ENGINES, ladder_config
 from interleave.lab.metrics import Limits
 from interleave.lab.peers.workload_file import Workload, WorkloadFile, default_file
 from interleave.lab.trace import Trace, TraceRow, read_csv
@@ -28,6 +28,7 @@ class BenchConfig:
     there are several (see `lab.peers.workload_file`).
     chunk_budget, block_tokens: None takes the published 512 and 64 divided by scale.
     pool_gib: None takes what memory leaves, up to what max_rows requests can use.
+    allocation: when rows get their blocks, `reserve` or `progressive` (engines with a block pool).
     warmup: runs served and discarded before the `runs` that are recorded; a warm-up of an open
     configuration serves its first max_rows requests at once.
     tpot_target_s, latency: let the chunk budget follow from a target for the time of a step, by the model
@@ -52,6 +53,7 @@ class BenchConfig:
     block_tokens: int | None = None
     pool_gib: float | None = None
     order: str | None = None
+    allocation: str = "reserve"
     backend: str | None = None
     model: str = "smollm2"
     dtype: str = "fp32"
@@ -67,6 +69,9 @@ class BenchConfig:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise ValueError(nearest("engine", self.engine, ENGINES))
+        ladder_config(
+            self.engine, allocation=self.allocation
+        )  # refused now, not after the weights are loaded
         if self.arrivals not in ("closed", "open"):
             raise ValueError(f"arrivals must be closed or open, got {self.arrivals!r}")
         if self.runs < 1 or self.warmup < 0:

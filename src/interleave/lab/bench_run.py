@@ -75,6 +75,7 @@ def run_bench(
         max_chunk=config.max_chunk,
         token_budget=config.token_budget,
         order=config.order,
+        allocation=config.allocation,
         block_tokens=config.block_tokens,
         backend=config.backend,
         pool_gib=config.pool_gib,

@@ -134,7 +134,7 @@ def backends_of(trial: Trial, backends: Sequence[str], quick: bool) -> Sequence[
     """The backends that a trial runs through: none for an engine that has its own attention."""
     if ENGINES[trial.engine].kv in ("none", "one"):
         return (None,)
-    return backends[-1:] if quick and trial.workload != "poisoned blocks" else backends
+    return backends[-1:] if quick and not trial.poison_pool else backends
 
 
 class Anchor:

@@ -30,6 +30,9 @@ QUICK_MIXED = [(24, 3), (1, 4), (48, 2), (17, 3), (16, 2), (33, 3), (5, 4), (9, 
 SIX = [(1, 6), (2, 4), (3, 8), (4, 1), (17, 10), (50, 5)]
 UNIFORM = [(16, 16)] * 8
 POOL_OF_ONE = [(20, 4), (17, 7), (23, 1)]
+# Rows that claim two blocks of 16 at first and grow to three: a pool of four runs dry.
+GROWING = [(15, 24), (9, 26), (40, 5), (14, 19)]
+QUICK_GROWING = [(15, 19), (14, 20)]
 LONG = [(600, 4), (30, 6)]
 LONGEST_REQUEST = max(prompt_len + new for prompt_len, new in LONG)
 
@@ -88,6 +91,9 @@ def trials(
         yield _pool_of_one(name, _requests(ids, POOL_OF_ONE, 4))
         # Middle chunks and ends that come early, in one trial.
         yield _roomy("stop ids", name, stops, chunk_budget=BUDGETS[0])
+    for name in batched:
+        if ENGINES[name].kv == "blocks":
+            yield from _preempting(name, _requests(ids, QUICK_GROWING if quick else GROWING, 8), quick)
     if quick:
         return
     for name in others:
@@ -153,6 +159,15 @@ def _pool_of_one(engine: str, requests: tuple[Request, ...]) -> Trial:
     settings: dict[str, Any] = {"block_tokens": BLOCK_TOKENS, "num_blocks": most}
     settings["max_rows"] = 1 if ENGINES[engine].kv == "slots" else 4
     return Trial("pool of one request", engine, requests, _common(requests, settings))
+
+
+def _preempting(engine: str, requests: tuple[Request, ...], quick: bool) -> Iterator[Trial]:
+    """A poisoned pool that runs dry: rows are preempted and computed again, with tokens already emitted."""
+    most = max(need_blocks(request.total_len, BLOCK_TOKENS) for request in requests)
+    settings = {"block_tokens": BLOCK_TOKENS, "num_blocks": most + 1, "allocation": "progressive"}
+    for order in (None,) if quick else _orders(ENGINES[engine]):
+        chosen = settings | {"order": order, "chunk_budget": 32, "max_rows": 4, "poison_freed": True}
+        yield Trial("preemptions", engine, requests, _common(requests, chosen), poison_pool=True)
 
 
 def _common(requests: tuple[Request, ...], settings: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,10 @@ from interleave.lab.simulator import Served
 from interleave.lab.virtual_clock import VirtualClock
 from interleave.schedule.request import Request
 
-COMPARED = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "admitted", "running", "waiting")
+COMPARED = (
+    "forwards", "prefill_tokens", "decode_rows", "padded_tokens", "admitted", "preempted", "resumed", "running",
+    "waiting",
+)  # fmt: skip
 
 
 class ReplayError(ValueError):

@@ -20,7 +20,8 @@ from interleave.schedule.request import Request
 COLUMNS = ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s")
 TOKEN_COLUMNS = {"first_token_s": "first_s", "last_token_s": "last_s", "max_gap_s": "max_gap_s"}
 COUNTS = ("prompt_tokens", "new_tokens", "admit_step", "replica")
-TOTALS = ("num_arrived", "num_completed", "num_steps", "num_events", "prefill_tokens", "padded_tokens", "new_tokens")  # fmt: skip
+TOTALS = ("num_arrived", "num_completed", "num_steps", "num_events", "num_preemptions", "row_steps",
+          "prefill_tokens", "padded_tokens", "recomputed_tokens", "new_tokens")  # fmt: skip
 
 
 def name_of(number: int) -> str:
@@ -36,7 +37,8 @@ class RequestTable:
     """Arrays by request number (`name_of`); NaN and -1 for what did not happen.
 
     gaps: all gaps between consecutive tokens of a request. groups: how often a step admitted so many.
-    prefill_tokens, padded_tokens, new_tokens: of the run, as are num_steps and num_events (leaps).
+    prefill_tokens, padded_tokens, recomputed_tokens, new_tokens: of the run, the third computed before a
+    preemption; num_steps and num_events (leaps) likewise; row_steps: rows that ran, summed over steps.
     replica: the engine that this is the table of, where several serve one stream. beside: the table of
     another of them, whose arrays both write. after: the table of engines that gave the first tokens;
     the token times go on from there, the rest is this table's own.
@@ -73,6 +75,7 @@ class RequestTable:
         self.num_arrived = self.num_completed = 0
         self.num_steps = self.num_events = 0
         self.prefill_tokens = self.padded_tokens = self.new_tokens = 0
+        self.num_preemptions = self.recomputed_tokens = self.row_steps = 0
 
     @classmethod
     def total(cls, tables: Sequence[RequestTable]) -> RequestTable:
@@ -107,13 +110,15 @@ class RequestTable:
         plan, repeats = outcome.plan, outcome.executed.repeats
         self.num_events += 1
         self.num_steps += repeats
+        self.row_steps += outcome.num_rows * repeats
+        self.num_preemptions += len(plan.preempted)
         self.prefill_tokens += outcome.prefill_tokens * repeats
         if plan.padded:
             self.padded_tokens += plan.num_padded_tokens
         if plan.admitted:
             self._admit(outcome, start_s)
         if outcome.prefill_tokens:
-            self._first_chunks(outcome, start_s)
+            self._chunks(outcome, repeats, start_s)
         if outcome.tokens:
             self._tokens(outcome, repeats, start_s, end_s)
         for finished in outcome.finished:
@@ -130,12 +135,15 @@ class RequestTable:
             if row.request.num_computed:
                 self._token_times.resume(index)
 
-    def _first_chunks(self, outcome: StepOutcome, start_s: float) -> None:
+    def _chunks(self, outcome: StepOutcome, repeats: int, start_s: float) -> None:
         for forward in outcome.plan.forwards:
             if type(forward) is LockstepForward:
                 continue
-            for row, start, _ in forward:
-                if start == 0:
+            for piece in forward:
+                row = piece.row
+                if row.computed_before:
+                    self.recomputed_tokens += piece.num_recomputed_tokens(repeats)
+                elif piece.start == 0:
                     self._times["first_chunk_s"][self._index[row.request.request_id]] = start_s
 
     def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:

@@ -111,6 +111,7 @@ def engine_settings(engine: Engine) -> dict[str, str | int | None]:
     return {
         "policy": chosen.policy,
         "order": chosen.order,
+        "allocation": chosen.allocation,
         "max_rows": chosen.max_rows,
         "chunk_budget": chosen.chunk_budget,
         "max_chunk": chosen.max_chunk,

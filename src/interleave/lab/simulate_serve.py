@@ -89,7 +89,10 @@ def serve_document(
         "admission_groups": {str(size): count for size, count in sorted(table.groups.items())},
         "num_steps": table.num_steps,
         "num_events": table.num_events,
-        "prompt_tokens": table.prefill_tokens,
+        "num_preemptions": table.num_preemptions,
+        "mean_rows": table.row_steps / table.num_steps,
+        "prefill_tokens": table.prefill_tokens,
+        "recomputed_tokens": table.recomputed_tokens,
         "padded_tokens": table.padded_tokens,
         "new_tokens": table.new_tokens,
         "steps_outside_the_fit": sum(executor.num_outside for executor in executors),
@@ -168,6 +171,9 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
             f"{key} {values[key]:.4f}" for key in ("p50", "p95", "p99") if values[key] is not None
         )
         lines.append(f"{name[:-2]:14} {cells} s (n={values['n']:,})")
+    if document["num_preemptions"]:
+        lines.append(f"{'preempted':14} {document['num_preemptions']:,} times, {document['recomputed_tokens']:,} of "
+                     f"{document['prefill_tokens']:,} prefill positions recomputed")  # fmt: skip
     if document["steps_outside_the_fit"]:
         lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
                      f"outside the fitted range: {document['outside']}")  # fmt: skip

@@ -43,6 +43,7 @@ class Served:
     max_chunk: int | None = None
     token_budget: int | None = None
     order: str | None = None
+    allocation: str = "reserve"
     block_tokens: int = 64
     num_blocks: int | None = None
     slot_tokens: int = 1 << 20
@@ -66,6 +67,7 @@ class Served:
             max_chunk=self.max_chunk,
             token_budget=self.token_budget,
             max_rows=self.max_rows,
+            allocation=self.allocation,
         )
         if ENGINES[self.engine].kv == "slots":
             pool = BlockPool(self.max_rows, self.slot_tokens)

@@ -92,7 +92,7 @@ def _record(kind: Any, values: Mapping[str, Any]) -> Any:
 def served_of(name: str, settings: Mapping[str, Any]) -> Served:
     """The engine `name` as it really ran (see `serving.engine_settings`), as the simulator knows it."""
     slots = ENGINES[name].kv == "slots" if name in ENGINES else False
-    names = ("max_rows", "chunk_budget", "max_chunk", "token_budget", "order")
+    names = ("max_rows", "chunk_budget", "max_chunk", "token_budget", "order", "allocation")
     return Served(
         engine=name,
         **{choice: settings[choice] for choice in names},

@@ -20,7 +20,9 @@ _PER_REQUEST = {
     "tpot_s": metrics.tpot_s,
     "max_gap_s": metrics.max_gap_s,
 }
-_STEP_COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens")
+_STEP_COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens",
+                "preempted", "recomputed_tokens")  # fmt: skip
+_OCCUPANCY = ("rows", "owned_blocks", "used_blocks", "cached_tokens")
 
 
 def summary(log: RunLog, limits: Limits | None = None) -> dict[str, Any]:
@@ -56,6 +58,7 @@ def summary(log: RunLog, limits: Limits | None = None) -> dict[str, Any]:
     result["admission_group"] = distribution(metrics.admission_groups(log))
     result["goodput"] = limits and {"limits": asdict(limits), "rate": metrics.goodput(log, limits)}
     result["steps"] = _steps(log)
+    result["occupancy"] = _occupancy(log)
     return result
 
 
@@ -66,6 +69,17 @@ def _incumbent_gaps(log: RunLog) -> dict[str, float | int | None]:
         "baseline_s": statistics.median(gap.gap_s for gap in gaps) if gaps else None,
         "num_spikes": len(metrics.spikes(gaps)) if gaps else None,
         "worst_s": max((gap.gap_s for gap in gaps), default=None),
+    }
+
+
+def _occupancy(log: RunLog) -> dict[str, float | None]:
+    """What the steps held, each weighted with its duration (see `StepRecord`); None where no step took time."""
+    busy_s = sum(step.end_s - step.start_s for step in log.steps)
+    return {
+        f"mean_{name}": sum(getattr(step, name) * (step.end_s - step.start_s) for step in log.steps) / busy_s
+        if busy_s > 0
+        else None
+        for name in _OCCUPANCY
     }
 
 

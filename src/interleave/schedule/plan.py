@@ -41,14 +41,28 @@ class Piece(NamedTuple):
         """
         return self.stop == self.row.known_len
 
+    def num_recomputed_tokens(self, repeats: int = 1) -> int:
+        """Positions that had been computed before a preemption, over so many recurrences of the piece."""
+        return max(0, min(self.start + repeats * self.num_tokens, self.row.computed_before) - self.start)
+
 
 Forward = Sequence[Piece]
+
+
+class Preemption(NamedTuple):
+    """A row that gave way, with the blocks that it held and the positions they kept."""
+
+    row: Row
+    blocks: list[int]
+    num_computed: int
 
 
 @dataclass(slots=True)
 class StepPlan:
     """What one step computes. `padded` asks for the prefill as one left-padded dense group.
 
+    admitted: rows that run for the first time; resumed: rows that run again after a preemption;
+    preempted: rows that gave way before this step, youngest first. Their blocks may be others' already.
     repeats: steps in a row for which the scheduler would plan the same, each piece moved on by its
     own length, unless a request arrives or is aborted meanwhile. 1 unless the scheduler looks ahead.
     full: an arrival would change nothing either, since every row is taken or somebody waits already.
@@ -60,6 +74,8 @@ class StepPlan:
     padded: bool = False
     repeats: int = 1
     full: bool = False
+    resumed: tuple[Row, ...] = ()
+    preempted: tuple[Preemption, ...] = ()
 
     @property
     def num_query_tokens(self) -> int:

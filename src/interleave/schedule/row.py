@@ -1,4 +1,4 @@
-"""An admitted request on its way: what is computed, what is emitted, which blocks are its own.
+"""A request once admitted: what is computed, what is emitted, which blocks are its own.
 
 One invariant, asserted after every change: `num_computed <= known_len <= total_len`, where
 `known_len` counts the prompt and the tokens emitted so far. The newest token is always known and
@@ -14,10 +14,12 @@ from interleave.schedule.request import Request
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A request that holds blocks.
+    """A request that runs, or that was preempted and waits to run again.
 
     prefill_target: positions that count as prefill. It is stored and never inferred from a length,
-        because lengths grow as tokens are emitted.
+        because lengths grow as tokens are emitted. The prompt at first; after a preemption the prompt and
+        the emitted tokens less the newest, whose decode chooses the next one.
+    computed_before: positions that were computed when a preemption last took its blocks, 0 without one.
     last_served_step: the last step that computed anything for this row (-1: none yet); under
         prefill-first order the least recently served decode goes first.
     number: how many were admitted before it.
@@ -30,6 +32,7 @@ class Row:
     admit_step: int
     prefill_target: int
     num_computed: int = 0
+    computed_before: int = 0
     emitted: list[int] = field(default_factory=list)
     last_served_step: int = -1
     finish_reason: str | None = None
@@ -49,6 +52,12 @@ class Row:
         else:
             self.emitted.extend([token] * times)
         self.known_len += times
+
+    def restart(self) -> None:
+        """Its keys and values are gone: what is known must be computed again, and no token is sampled twice."""
+        self.computed_before = max(self.computed_before, self.num_computed)
+        self.num_computed = 0
+        self.prefill_target = self.known_len - 1 if self.emitted else self.known_len
 
     @property
     def is_prefilling(self) -> bool:
