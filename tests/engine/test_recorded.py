@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_engines import drain, engine, expected, micro, prompt, request, tiny, tokens_of
 
+from interleave.engine import build, memory
 from interleave.engine import recorded as module
 from interleave.engine.batched import Engine, StepOutcome
 from interleave.engine.executor import BatchExecutor
 from interleave.engine.loop import serve
-from interleave.engine.recorded import RecordedDecode, buckets
+from interleave.engine.recorded import RecordedDecode, buckets, line_bytes
 from interleave.engine.recording import Compute, Repetition
 from interleave.schedule.request import Request, SamplingParams
 
@@ -156,6 +157,31 @@ def test_padding_writes_nowhere_that_a_row_reads() -> None:
 
 def _blank(keys: torch.Tensor, block: int, size: int) -> bool:
     return bool(keys[:, :, block * size : (block + 1) * size].isnan().all())
+
+
+def test_the_buffers_are_counted_before_the_pool_takes_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the default pool leaves: the lines as they are, and the block for padding."""
+    room = 40 * 2**20
+    monkeypatch.setattr(memory, "free_bytes", lambda device: room)
+    monkeypatch.setattr(build, "_worst_transient", lambda *_: 0)
+    sizes = {"max_rows": 16, "max_request_tokens": 8000, "block_tokens": 16, "num_blocks": None}
+    plain, subject = engine("chunked", **sizes), engine("recorded", **sizes)
+    recorded = recorded_of(subject)
+    assert recorded.nbytes == 16 * line_bytes(8000, 16, 4 * recorded.decoder.config.hidden_size)
+    block = recorded.cache.nbytes // recorded.cache.num_blocks
+    lost = plain.scheduler.pool.num_blocks - subject.scheduler.pool.num_blocks
+    taken = 0.9 * (recorded.nbytes + block) / block
+    assert taken - 1 < lost <= taken + 1
+    assert recorded.nbytes > 2 * block
+
+
+def test_pool_gib_holds_the_block_for_padding_too() -> None:
+    plain, subject = engine("chunked", pool_gib=1 / 1024), engine("recorded", pool_gib=1 / 1024)
+    assert subject.scheduler.pool.num_blocks == plain.scheduler.pool.num_blocks - 1
+    assert recorded_of(subject).cache.nbytes <= 2**20
+    block_gib = recorded_of(subject).cache.bytes_per_token * 64 / 2**30
+    with pytest.raises(ValueError, match="at least 2 blocks"):
+        engine("recorded", pool_gib=1.5 * block_gib)
 
 
 def test_sampled_rows_draw_as_without_recording() -> None:

@@ -12,8 +12,23 @@ import numba
 import pytest
 from tiny_engines import EVERY_ENGINE, engine, expected, micro, request, tokens_of
 
+from interleave.engine import warm_up as module
 from interleave.engine.compilations import compilations
 from interleave.engine.loop import serve
+
+
+@pytest.fixture(autouse=True)
+def _nothing_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_rehearsed", set())
+
+
+def test_an_engine_like_another_is_not_rehearsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    drain = module._drain
+    monkeypatch.setattr(module, "_drain", lambda stage: (built.append(stage.name), drain(stage)))
+    for name, rows in (("chunked", 2), ("chunked", 3), ("mixed", 2)):
+        engine(name, max_rows=rows, warm_up=True)
+    assert built == ["chunked", "chunked", "mixed", "mixed"]  # twice each: deep, then wide
 
 
 @EVERY_ENGINE

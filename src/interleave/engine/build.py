@@ -121,8 +121,6 @@ def build_engine(
         executor = BatchExecutor(decoder, cache, layout, attention, poison_freed, recorded)
     engine = Engine(name, Scheduler(config, pool, tpot=tpot), executor, decoder.config.vocab_size)
     if warm_up:
-        if isinstance(executor, BatchExecutor) and executor.recorded is not None:
-            executor.recorded.record_all()
         rehearse(engine, longest)
     return engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from interleave.lab.paths import data_dir, repo_root
 PACKAGES = ("interleave", "torch", "triton", "numba", "numpy", "transformers", "safetensors")
 # Versions that can move a measured time; the point key holds these.
 KEY_PACKAGES = ("torch", "triton", "numba")
+COMMIT_VARIABLE = "INTERLEAVE_COMMIT"
+"""Names the commit of a copy that came without its history."""
 # Written by runs themselves, so a change there does not make the code another one.
 _OUTPUTS = ("data/results", "book/executed")
 
@@ -96,14 +99,14 @@ def cpu_name() -> str:
 
 @lru_cache(maxsize=4)
 def git_state(root: Path) -> tuple[str | None, bool | None]:
-    """(commit, whether files differ from it) of a checkout; (None, None) outside one.
+    """(commit, whether files differ from it) of a checkout; outside one ($INTERLEAVE_COMMIT, None).
 
     Results and executed notebooks don't count as differences. Asked once per process: the code that
     runs is the code that was loaded at its start.
     """
     top = _git(root, "rev-parse", "--show-toplevel")
     if top is None or Path(top) != root.resolve():
-        return None, None
+        return os.environ.get(COMMIT_VARIABLE) or None, None
     commit = _git(root, "rev-parse", "HEAD")
     excluded = [f":(exclude){folder}" for folder in _OUTPUTS]
     changes = _git(root, "status", "--porcelain", "--", ".", *excluded)

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from torch import Tensor, ops
 
-from interleave.model.ops.reference import add_norm, argmax, rms_norm, rope, rope_table, rotate, swiglu
+from interleave.model.ops.reference import (
+    add_norm,
+    argmax,
+    rms_norm,
+    rope,
+    rope_table,
+    rotate,
+    rotate_and_write,
+    swiglu,
+)
 
 __all__ = [
     "add_norm",
@@ -20,6 +29,7 @@ __all__ = [
     "rope",
     "rope_table",
     "rotate",
+    "rotate_and_write",
     "swiglu",
 ]
 

@@ -17,7 +17,18 @@ from interleave.model.simd.pack import pack_matrix
 from interleave.model.simd.threads import start_threads
 from interleave.model.simd.vector import HAS_FMA
 
-__all__ = ["add_norm", "argmax", "gated", "linear", "pack", "rope_table", "rotate", "swiglu", "usable"]
+__all__ = [
+    "add_norm",
+    "argmax",
+    "gated",
+    "linear",
+    "pack",
+    "rope_table",
+    "rotate",
+    "rotate_and_write",
+    "swiglu",
+    "usable",
+]
 
 
 def usable(weight: Tensor) -> bool:
@@ -54,6 +65,18 @@ def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, num_rotated: int) -> Tensor:
     """Rotate the first heads of qkv [n, heads, head_dim] by cos and sin [n, head_dim / 2], in place."""
     glue.rotate(qkv.numpy(), cos.numpy(), sin.numpy(), num_rotated)
     return qkv
+
+
+def rotate_and_write(
+    qkv: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, k_cache: Tensor, v_cache: Tensor
+) -> Tensor:
+    """The rotated queries; keys and values go to the caches. For attention that does not write itself."""
+    kv_heads = len(k_cache)
+    heads = qkv.shape[1] - 2 * kv_heads
+    q, k, v = rotate(qkv, cos, sin, heads + kv_heads).split([heads, kv_heads, kv_heads], dim=1)
+    k_cache.index_copy_(1, slots, k.transpose(0, 1))
+    v_cache.index_copy_(1, slots, v.transpose(0, 1))
+    return q
 
 
 def swiglu(gate_up: Tensor) -> Tensor:

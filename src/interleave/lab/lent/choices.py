@@ -1,0 +1,46 @@
+"""Sizes of the checks that a lent GPU host runs: real shapes there, tiny ones for a dry run on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the checks of this folder choose, the way experiments have their `Params`.
+
+    model: a shipped config; layers: kept of it, None for all. rows: decoding rows of the decode steps, at
+    `context` positions each. repeats: timed repetitions, after warm-ups that are thrown away.
+    """
+
+    device: str = "cuda"
+    model: str = "qwen2.5-1.5b"
+    layers: int | None = None
+    dtype: str = "fp16"
+    rows: tuple[int, ...] = (1, 8, 32, 128)
+    context: int = 512
+    repeats: int = 20
+    block_tokens: int = 64
+    backend: str = "triton"
+    dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32")
+
+    def config(self, *names: str) -> dict[str, Any]:
+        """The named choices, and those that every point shares, as strict JSON."""
+        kept = ("device", "model", "layers", "backend", *names)
+        values = {name: value for name, value in asdict(self).items() if name in kept}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+TINY = Choices(
+    device="cpu",
+    model="tiny-wide",
+    layers=1,
+    dtype="fp16",  # the plain ops, which compile nothing
+    rows=(1, 3),
+    context=20,
+    repeats=2,
+    block_tokens=16,
+    backend="reference",
+    dtypes=("fp32",),
+)

@@ -1,0 +1,226 @@
+"""The run on a lent host, on the CPU with tiny sizes: what it stores, what it survives, what is filed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from interleave.lab.lent import run as lent_run
+from interleave.lab.lent.choices import TINY, Choices
+from interleave.lab.lent.ingest import file_archive
+from interleave.lab.lent.run import ARCHIVE, MANIFEST, SUMMARY, run_section, run_sections
+from interleave.lab.lent.sections import PROFILE, SECTIONS
+from interleave.lab.lent.summary import failures
+from interleave.lab.results import PointStore
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVED = ("closed", "closed-continuous", "disturbance", "sweep", "arrivals")
+
+
+@pytest.fixture(autouse=True)
+def _children_find_the_package(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("INTERLEAVE_TIMING_HELD", "cpu")  # nothing is timed, so nobody waits
+
+
+def rows_of(out, experiment):
+    return PointStore(out / "results", PROFILE, experiment).load_all()
+
+
+@pytest.mark.parametrize("name", [s.name for s in SECTIONS if s.name not in ("kernels", "layouts")])
+def test_every_section_measures_and_stores(name, tmp_path):
+    """The kernels' own sections need the interpreter and have a test of their own."""
+    said = []
+    run_section(name, tmp_path, "tiny", time.monotonic() + 300, say=said.append)
+    section = next(s for s in SECTIONS if s.name == name)
+    rows = rows_of(tmp_path, section.experiment_name)
+    assert rows
+    assert failures(rows) == 0
+    planned = section.experiment().points(section.params("tiny"))
+    assert sum("about" in line and "n = " in line for line in said) == len(planned)
+
+
+def test_kernels_and_layouts_under_the_interpreter(tmp_path):
+    pytest.importorskip("triton", reason="triton has wheels for Linux only")
+    run_section("kernels", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
+    rows = rows_of(tmp_path, "kernel_checks")
+    assert {row["kernel"] for row in rows} == {
+        *("rms_norm", "swiglu", "rope_write", "argmax"),
+        *("paged_decode", "packed_prefill", "segmented", "union_tiles"),
+    }
+    assert failures(rows) == 0, rows
+    run_section("layouts", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
+    assert [row["layout"] for row in rows_of(tmp_path, "layouts")] == ["separate", "segmented", "union"]
+
+
+def test_a_wrong_kernel_is_caught(tmp_path, monkeypatch):
+    pytest.importorskip("triton", reason="triton has wheels for Linux only")
+    from interleave.model.ops import triton as ops
+
+    right = ops.swiglu
+    monkeypatch.setattr(ops, "swiglu", lambda gate_up: right(gate_up) * 1.001)
+    run_section("kernels", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
+    assert [row["kernel"] for row in rows_of(tmp_path, "kernel_checks") if row["failed"]] == ["swiglu"]
+
+
+def test_decode_steps_beside_their_floor(tmp_path):
+    run_section("decode", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
+    rows = rows_of(tmp_path, "decode_steps")
+    assert {(row["engine"], row["rows"]) for row in rows} == {
+        (engine, count) for engine in ("chunked", "recorded") for count in TINY.rows
+    }
+    for row in rows:
+        assert row["n"] == TINY.repeats
+        assert row["compiled"] == 0
+        assert row["step_s"] > row["bytes_floor_s"] == row["floor_s"] > 0
+
+
+def test_the_plan_fits_nine_minutes_and_the_gpu_profile():
+    assert sum(section.seconds for section in SECTIONS) <= 540
+    by_experiment = {}
+    for section in SECTIONS:
+        if section.module.startswith("experiments."):
+            points = section.experiment().points(section.params("full"))
+            by_experiment.setdefault(section.module, (section, []))[1].extend(p.config for p in points)
+    for section, measured in by_experiment.values():
+        experiment = section.experiment()
+        profile = experiment.points(experiment.Params(**experiment.PROFILES[PROFILE]))
+        text = [json.dumps(config, sort_keys=True) for config in measured]
+        assert sorted(text) == sorted(json.dumps(point.config, sort_keys=True) for point in profile)
+    assert Choices().rows == (1, 8, 32, 128)
+
+
+def test_a_deadline_keeps_what_was_measured(tmp_path):
+    with pytest.raises(lent_run.OutOfTime, match="out of time after 1 of 4 points"):
+        run_section("decode", tmp_path, "tiny", time.monotonic(), say=lambda _: None)
+    assert len(PointStore(tmp_path / "results", PROFILE, "decode_steps").keys()) == 1
+
+
+def test_a_section_that_hangs_is_killed_and_one_that_fails_is_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(lent_run, "KILL_AFTER_S", 0.0)
+    entry = lent_run._run_apart(SECTIONS[0], tmp_path, "cpu", "tiny", 0.2)
+    assert entry["status"] == "killed: out of time"
+    monkeypatch.setattr(lent_run, "KILL_AFTER_S", 60.0)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    kernels = next(section for section in SECTIONS if section.name == "kernels")
+    entry = lent_run._run_apart(kernels, tmp_path, "cpu", "tiny", 120.0)
+    assert entry["status"].startswith("ended with exit code")
+    assert entry["said"]
+
+
+def test_no_budget_begins_nothing_and_another_device_is_said(tmp_path):
+    said = []
+    manifest = run_sections(
+        tmp_path, device="cpu", size="tiny", budget_s=5.0, expected="NVIDIA H200", say=said.append
+    )
+    assert {entry["status"] for entry in manifest["sections"]} == {"not begun: out of time"}
+    assert manifest["as_expected"] is False
+    assert any("expected NVIDIA H200" in line for line in said)
+    assert "NOT the expected device" in (tmp_path / SUMMARY).read_text()
+
+
+def test_dry_run_of_the_script_without_history(tmp_path):
+    """The repository alone, started as on a lent host; a dry run is not filed."""
+    copy = tmp_path / "repo"
+    for name in ("src", "kernels", "scripts", "data/corpus", "data/traces"):
+        subprocess.run(["mkdir", "-p", str((copy / name).parent)], check=True)
+        subprocess.run(["cp", "-r", str(ROOT / name), str(copy / name)], check=True)
+    out = tmp_path / "out"
+    command = [str(copy / "scripts/gpu_run.sh"), str(out), "--commit", "c0ffee", "--device", "cpu"]
+    command += ["--size", "tiny", "--only", "decode"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    del environment["PYTHONPATH"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest = json.loads((out / MANIFEST).read_text())
+    assert manifest["git_commit"] == "c0ffee"
+    assert manifest["sound"]
+    assert "decode_steps" in done.stdout
+    assert (out / ARCHIVE).stat().st_size < lent_run.MAX_ARCHIVE_BYTES
+    with pytest.raises(ValueError, match="a dry run of size 'tiny'"):
+        list(file_archive(out / ARCHIVE, tmp_path / "results"))
+
+
+def archive_of(out, tmp_path, **change):
+    """The archive of a folder of points, with a manifest that says it was the real thing."""
+    manifest = json.loads((out / MANIFEST).read_text()) | {"size": "full"} | change
+    (out / MANIFEST).write_text(json.dumps(manifest))
+    lent_run._pack(out)
+    return out / ARCHIVE
+
+
+@pytest.fixture
+def measured(tmp_path):
+    out = tmp_path / "out"
+    run_section("decode", out, "tiny", time.monotonic() + 300, say=lambda _: None)
+    run_sections(out, device="cpu", size="tiny", budget_s=0.0, say=lambda _: None)
+    return out
+
+
+def test_ingest_files_points_and_summary(measured, tmp_path):
+    archive, root = archive_of(measured, tmp_path), tmp_path / "results"
+    said = list(file_archive(archive, root))
+    assert said[0] == "decode_steps: 4 points filed"
+    assert rows_of(measured, "decode_steps") == PointStore(root, PROFILE, "decode_steps").load_all()
+    assert len(list((root / PROFILE / "runs").iterdir())) == 2
+    assert next(iter(file_archive(archive, root))) == "decode_steps: 0 points filed, 4 known"
+
+
+def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
+    root = tmp_path / "results"
+    broken = tmp_path / "broken.tar.gz"
+    broken.write_bytes(archive_of(measured, tmp_path).read_bytes()[:2000])
+    with pytest.raises(ValueError, match="cut short"):
+        list(file_archive(broken, root))
+    with pytest.raises(ValueError, match="the run of 'another'"):
+        list(file_archive(archive_of(measured, tmp_path, device="another"), root))
+    with pytest.raises(ValueError, match="schema version 9"):
+        list(file_archive(archive_of(measured, tmp_path, schema_version=9), root))
+    point = next((measured / "results" / PROFILE / "decode_steps").glob("*.csv"))
+    point.write_text(point.read_text().replace("e", "f", 1))
+    device = json.loads(point.with_suffix(".json").read_text())["device"]
+    with pytest.raises(ValueError, match=point.name):
+        list(file_archive(archive_of(measured, tmp_path, schema_version=1, device=device), root))
+    assert not root.exists() or not list(root.rglob("*.csv"))
+
+
+def test_ingest_never_mixes_devices(measured, tmp_path):
+    root = tmp_path / "results"
+    other = PointStore(root, PROFILE, "decode_steps")
+    other.save("0" * 16, [{"a": 1}], {"device": "another card"})
+    with pytest.raises(ValueError, match=r"holds points of 'another card'.*Nothing was filed"):
+        list(file_archive(archive_of(measured, tmp_path), root))
+    assert other.keys() == ["0" * 16]
+
+
+def test_an_archive_cannot_write_outside(tmp_path):
+    path = tmp_path / "bad.tar.gz"
+    (tmp_path / "x").write_text("x")
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(tmp_path / "x", arcname="../x")
+    with pytest.raises(ValueError, match="no plain file"):
+        list(file_archive(path, tmp_path / "results"))
+
+
+def test_measuring_needs_no_notebook_tools():
+    """Nor numba, gguf or psutil: what a GPU host may lack."""
+    code = (
+        "import sys\n"
+        "for name in ('papermill', 'nbformat', 'numba', 'gguf', 'psutil', 'IPython', 'jsonschema'):\n"
+        "    sys.modules[name] = None\n"
+        "from interleave.lab.lent.sections import SECTIONS\n"
+        "import interleave.lab.lent.run, interleave.cli.main\n"
+        "for section in SECTIONS:\n"
+        "    section.params('full')\n"
+        "    section.experiment()\n"
+        "sys.modules['pydantic'] = None\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
