@@ -75,9 +75,7 @@ def generate(
     request = Request("generate", tokenizer.encode(prompt), max_new_tokens, stop_ids, sampling=sampling)
     longest = min(request.total_len, model.config.max_position_embeddings)
     # Nothing is timed here: what compiles, compiles on the way.
-    engine = build_engine(
-        engine_name, model.decoder, max_rows=1, max_request_tokens=longest, warm_up=False
-    )
+    engine = build_engine(engine_name, model.decoder, max_rows=1, max_request_tokens=longest, warm_up=False)
     progress(f"{model.description}, engine {engine_name}, {request.prompt_len} prompt tokens")
     stream = StreamDecoder(tokenizer)
 
