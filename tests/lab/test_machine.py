@@ -10,7 +10,8 @@ from interleave.lab.bench import summary_lines
 from interleave.lab.bench_config import BenchConfig
 from interleave.lab.bench_run import run_bench
 from interleave.lab.devices import place
-from interleave.lab.machine import PATHS, fastest_paths, four_bit_matrix, machine_lines, measure_machine
+from interleave.lab.linear_table import PATHS, chosen_paths, four_bit_matrix, save_paths
+from interleave.lab.machine import machine_lines, measure_machine
 from interleave.lab.machine_store import (
     ceilings_of,
     known_ceilings,
@@ -22,6 +23,7 @@ from interleave.lab.machine_store import (
 )
 from interleave.lab.paths import data_dir
 from interleave.lab.timing import HELD_VARIABLE
+from interleave.model.config_hf import shipped_config
 from interleave.model.ops import simd
 from interleave.model.simd.forms import NAMES
 from interleave.model.sources import load_model
@@ -54,7 +56,7 @@ def test_the_document_is_valid_and_whole(measured):
     assert {(line["path"], line["rows"]) for line in measured["linear_paths"]} == {
         (path, rows) for path in PATHS for rows in (1, 3)
     }
-    assert set(fastest_paths(measured["linear_paths"])) == {1, 3}
+    assert measured["chosen_paths"][-1]["up_to_rows"] is None
     lines = "\n".join(machine_lines(measured))
     assert "GB/s" in lines
     assert "GFLOP/s at 512 rows" in lines
@@ -92,12 +94,14 @@ def test_figures_have_a_floor_only_where_the_machine_is_measured(measured):
     )
     without = run_bench(config)
     assert without["floor_s"] is without["roofline"] is None
-    assert {step["floor_s"] for step in without["steps"]} == {None}
+    assert {(step["floor_s"], step["reached"]) for step in without["steps"]} == {(None, None)}
     assert "interleave machine" in "\n".join(summary_lines(without))
     save_machine(measured)
     found = run_bench(config)
     assert found["floor_s"] == pytest.approx(sum(step["floor_s"] for step in found["steps"]))
     assert min(step["floor_s"] for step in found["steps"]) > 0
+    for step in found["steps"]:
+        assert step["reached"] == pytest.approx(step["floor_s"] / (step["end_s"] - step["start_s"]))
     assert found["roofline"]["weight_bytes"] == load_model("tiny").decoder.step_weight_bytes
     assert "of the possible reached" in "\n".join(summary_lines(found))
 
@@ -106,6 +110,33 @@ def test_other_types_have_no_float32_roofline(measured):
     save_machine(measured)
     assert known_roofline(load_model("tiny").decoder) is not None
     assert known_roofline(load_model("tiny", "bf16").decoder) is None
+
+
+def test_a_model_multiplies_as_the_table_says(measured):
+    """By row count, for models of these shapes on so many threads only; the tokens stay the same."""
+    fixed = load_model("tiny")
+    assert fixed.linear.endswith("(fixed)")
+    table = [
+        {**line, "seconds": {**line["seconds"], "median": 1.0 if line["path"] == best else 2.0}}
+        for rows, best in ((1, "reference"), (3, "cpu"))
+        for line in measured["linear_paths"]
+        if line["rows"] == rows
+    ]
+    assert chosen_paths(table).limits == ((1, "reference"), (None, "cpu"))
+    threads = torch.get_num_threads()
+    save_paths(shipped_config("tiny"), threads + 1, table)
+    assert load_model("tiny").linear == fixed.linear
+    save_paths(shipped_config("tiny"), threads, table)
+    found = load_model("tiny")
+    assert found.linear == "reference to 1 rows, cpu beyond (measured)"
+    assert load_model("tiny-gqa3").linear == load_model("tiny-gqa3", ops=None).linear
+    assert load_model("tiny-gqa3").linear.endswith("(fixed)")
+    config = BenchConfig(
+        arrivals="closed", engine="mixed", workload="mixed8", scale=64, model="tiny", warmup=0
+    )
+    document = run_bench(config)
+    assert document["config"]["linear_paths"] == found.linear
+    assert document["engine"]["linear"] == "reference to 1 rows, cpu beyond"
 
 
 @pytest.mark.parametrize("bad", [{"repeats": 0}, {"read_bytes": 0}, {"row_counts": (1, 0)}])

@@ -132,7 +132,9 @@ def bench_open(json_path: str | None, **options: Any) -> None:
 
 
 @bench.command("peers")
-@click.option("--only", help="Comma list of check, decode, mixed, uniform, disturb.  [default: all]")
+@click.option(
+    "--only", help="Comma list of check, start, decode, prefill, mixed, uniform, disturb.  [default: all]"
+)
 @click.option(
     "--peer",
     "choices",
@@ -148,6 +150,15 @@ def bench_open(json_path: str | None, **options: Any) -> None:
 @click.option(
     "--chunk-budget", type=int, default=512, show_default=True, help="Of every engine that has one."
 )
+@click.option("--tpot-target-s", type=float, help="Of a step, where chunks follow from a target.")
+@click.option(
+    "--decode-steps", type=float, default=6.0, show_default=True, help="... or so many decode steps instead."
+)
+@click.option(
+    "--latency",
+    type=click.Path(),
+    help="... by this file of `interleave fit`.  [default: fitted right before]",
+)
 @click.option("--json", "json_path", type=click.Path(), help="Write the whole document here.")
 @click.option(
     "--profile", type=click.Choice(("quick", "cpu")), help="Also store it for the book, under this profile."
@@ -158,7 +169,8 @@ def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> N
     Each engine runs in a process of its own, under the interpreter that has it; the embedded model is
     written as GGUF into the cache folder for those that read nothing else. Ratios are medians over
     pairs, ours to theirs: below 1 this engine is faster. A workload whose runs take over 30 s stops
-    after three pairs. Peers that are not installed are named.
+    after three pairs. Peers that are not installed are named. Where a long prompt arrives, this engine
+    also runs with chunks chosen by a target for the time of a step.
 
     \b
     Examples:
@@ -168,7 +180,7 @@ def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> N
     from interleave.lab.files import check_writable
     from interleave.lab.peers.command import run_comparison
     from interleave.lab.peers.document import store_document
-    from interleave.lab.peers.ratios import report_lines
+    from interleave.lab.peers.report_lines import report_lines
     from interleave.report.layout import output_root, results_root
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written

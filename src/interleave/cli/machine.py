@@ -17,8 +17,10 @@ def machine(config: str, repeats: int, json_path: str | None) -> None:
     """Measure what this machine can do: streaming read, float32 products, linear layers by row count.
 
     The medians are kept in the cache folder, by processor model, threads and versions. From then on
-    figures say which fraction of the possible was reached; without them they say nothing. The file has
-    a schema: data/schema/machine.schema.json. Takes about a minute; leave the machine alone meanwhile.
+    figures say which fraction of the possible was reached; without them they say nothing. A model of
+    the config's shapes then multiplies each row count by the way that was fastest here; without this it
+    takes a fixed one. The file has a schema: data/schema/machine.schema.json. Takes about a minute; leave
+    the machine alone meanwhile.
 
     \b
     Examples:
@@ -26,14 +28,17 @@ def machine(config: str, repeats: int, json_path: str | None) -> None:
       OMP_NUM_THREADS=1 interleave machine --json machine.json
     """
     from interleave.lab.files import check_writable
+    from interleave.lab.linear_table import save_paths
     from interleave.lab.machine import machine_lines, measure_machine
     from interleave.lab.machine_store import save_machine
+    from interleave.model.config_hf import shipped_config
 
     out = Path(json_path) if json_path else None
     if out is not None:
         check_writable(out)
     document = measure_machine(config, repeats=repeats, say=progress)
     kept = save_machine(document)
+    save_paths(shipped_config(config), document["threads"], document["linear_paths"])
     if out is not None:
         save_machine(document, out)
     for line in machine_lines(document):

@@ -42,7 +42,8 @@ def bench_document(
     summarised one by one, by default that one. mark: measured-cpu or measured-gpu.
     memory: bytes of weights, pool and measured peak. status: one of STATUSES. engine: what the engine
     made of the configuration (see `serving.engine_settings`), for `config` also holds what it ignores.
-    roofline: gives each step its floor; without one the floors are null.
+    roofline: gives each step its floor and the fraction of the possible that was reached; without one both
+    are null.
     Raises RecordError for a log whose instants are out of order.
     """
     if status not in STATUSES:
@@ -72,7 +73,8 @@ def bench_document(
 
 
 def _step(record: StepRecord, roofline: Roofline | None) -> dict[str, Any]:
-    return {**asdict(record), "floor_s": roofline and roofline.step_floor_s(record)}
+    floor_s = None if roofline is None else roofline.step_floor_s(record)
+    return {**asdict(record), "floor_s": floor_s, "reached": fraction(floor_s, record.end_s - record.start_s)}
 
 
 def median_run(runs: Sequence[RunLog]) -> RunLog:

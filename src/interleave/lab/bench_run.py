@@ -88,7 +88,7 @@ def run_bench(
         engine.validate(request)
     here = place(config.device)
     origin = provenance(
-        {**asdict(config), "weights": model.description},
+        {**asdict(config), "weights": model.description, "linear_paths": model.linear},
         device=here.device,
         driver=here.driver,
         threads=torch.get_num_threads(),

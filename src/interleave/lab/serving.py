@@ -24,6 +24,8 @@ from interleave.lab import metrics
 from interleave.lab.corpus import byte_tokens, corpus_tokens
 from interleave.lab.devices import num_threads
 from interleave.lab.latency_file import read_model
+from interleave.lab.machine_store import known_roofline
+from interleave.lab.roofline import Roofline
 from interleave.lab.step_prediction import step_predictor
 from interleave.lab.trace import Trace
 from interleave.model.sources import LoadedModel, load_model
@@ -41,17 +43,19 @@ def model_corpus(model: LoadedModel) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ServingSetting:
-    """What serving a trace needs: the model, and the corpus in its tokens."""
+    """What serving a trace needs: the model, and the corpus in its tokens. roofline: of this machine, None where
+    `interleave machine` has not measured it."""
 
     model: LoadedModel
     tokens: Sequence[int]
+    roofline: Roofline | None = None
 
 
 def serving_setting(model: str, dtype: str, device: str) -> ServingSetting:
     """Load a model on as many threads as a run has, and cut the corpus into its tokens."""
     torch.set_num_threads(num_threads())
     loaded = load_model(model, dtype, device)
-    return ServingSetting(loaded, model_corpus(loaded))
+    return ServingSetting(loaded, model_corpus(loaded), known_roofline(loaded.decoder))
 
 
 def trace_engine(name: str, model: LoadedModel, trace: Trace, **choices: Any) -> Engine:

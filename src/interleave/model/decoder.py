@@ -18,7 +18,7 @@ from torch import Tensor
 from interleave.model.config import ModelConfig
 from interleave.model.kv_cache import KVCache
 from interleave.model.ops import reference
-from interleave.model.weights import Weights, pack_weights, weight_bytes
+from interleave.model.weights import Weights, pack_weights, step_bytes, weight_bytes
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [n, heads, head_dim]."""
@@ -55,10 +55,8 @@ class Decoder:
 
     @property
     def step_weight_bytes(self) -> int:
-        """Bytes of the weights that one step reads, as stored: all but the embedding's table."""
-        packed = self._packed
-        table = 0 if packed.head is packed.embed else packed.embed.nbytes
-        return weight_bytes(packed) - table
+        """Bytes of the weights that one step reads, as stored."""
+        return step_bytes(self._packed)
 
     @torch.inference_mode()
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend | InPlace) -> Tensor:

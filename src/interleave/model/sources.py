@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -26,6 +27,9 @@ from interleave.model.weights_gguf import ensure_smollm2
 from interleave.model.weights_hf import hub_folder, load_folder
 from interleave.schedule.names import nearest
 
+if TYPE_CHECKING:
+    from interleave.model.row_paths import RowPaths
+
 DEFAULT = "smollm2"
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _SEED = 0
@@ -34,12 +38,14 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """description says where the weights came from, for provenance and messages."""
+    """description says where the weights came from, linear how rows are multiplied and by whose choice (see
+    `row_paths`; None where that is not a choice), for provenance and messages."""
 
     config: ModelConfig
     decoder: Decoder
     tokenizer: Tokenizer | None
     description: str
+    linear: str | None = None
 
 
 def load_model(
@@ -57,32 +63,53 @@ def load_model(
     """
     dtype, device = parse_dtype(dtype), parse_device(device)
     seeded = _seeded_config(source)
+    tokenizer = None
     if seeded is not None:
-        weights = random_weights(seeded, _SEED, dtype, device)
-        return LoadedModel(
-            seeded,
-            Decoder(seeded, weights, ops or default_ops(weights)),
-            None,
-            f"{source} (random weights, seed {_SEED})",
-        )
-    folder, description = _folder(source, say)
-    config, weights = load_folder(folder, dtype, device)
-    tokenizer = Tokenizer.from_folder(folder)
-    return LoadedModel(config, Decoder(config, weights, ops or default_ops(weights)), tokenizer, description)
+        config, weights = seeded, random_weights(seeded, _SEED, dtype, device)
+        description = f"{source} (random weights, seed {_SEED})"
+    else:
+        folder, description = _folder(source, say)
+        config, weights = load_folder(folder, dtype, device)
+        tokenizer = Tokenizer.from_folder(folder)
+    chosen, linear = (ops, None) if ops else _ops(weights)
+    return LoadedModel(config, Decoder(config, weights, chosen), tokenizer, description, linear)
 
 
 def default_ops(weights: Weights) -> ModuleType:
-    """The fast ops where they apply: Triton's on a CUDA device; in float32 on the CPU, explicit vectors if it
-    has what they need."""
+    """The fast ops where they apply: Triton's on a CUDA device; in float32 on the CPU, what `cpu_paths` says."""
+    return _ops(weights)[0]
+
+
+def _ops(weights: Weights) -> tuple[ModuleType, str | None]:
+    """The default ops, and how they multiply by row count; None where row counts have no say."""
     if weights.embed.device.type == "cuda" and find_spec("triton") is not None:
         from interleave.model.ops import triton
 
-        return triton
+        return triton, None
     if weights.embed.device.type != "cpu" or weights.embed.dtype != torch.float32:
-        return reference
+        return reference, None
     from interleave.model.ops import simd  # compiled by numba, which a GPU host may lack
+    from interleave.model.ops.by_rows import OpsByRows
 
-    return simd if simd.usable(weights.embed) else cpu
+    paths = cpu_paths(weights)
+    modules = {"simd": simd, "cpu": cpu, "reference": reference}
+    ops = modules[paths.names[0]] if len(paths.names) == 1 else OpsByRows(paths, modules)
+    return ops, paths.described
+
+
+def cpu_paths(weights: Weights) -> RowPaths:
+    """Which code multiplies how many rows of float32 on this CPU: as `interleave machine` measured it, or fixed."""
+    from interleave.model import row_paths
+    from interleave.model.ops import simd
+
+    layer, has_vectors = weights.layers[0], simd.usable(weights.embed)
+    shapes = [(len(m), m.shape[1]) for m in (layer.qkv, layer.o, layer.gate_up, layer.down)]
+    stored = row_paths.stored_paths(shapes)
+    return (
+        stored
+        if stored and (has_vectors or "simd" not in stored.names)
+        else row_paths.fixed_paths(has_vectors)
+    )
 
 
 def load_text_model(

@@ -109,6 +109,15 @@ def weight_bytes(*sets: Weights) -> int:
     return sum({id(tensor): tensor.nbytes for tensor in kept}.values())
 
 
+def step_bytes(packed: Weights) -> int:
+    """Bytes of the weights that one step reads, as stored: all but the embedding's table. Of a matrix that is
+    kept in several layouts, the smallest."""
+    table = 0 if packed.head is packed.embed else packed.embed.nbytes
+    several = [m for layer in packed.layers for m in (layer.qkv, layer.o, layer.gate_up, layer.down)]
+    unread = sum(m.nbytes - getattr(m, "read_nbytes", m.nbytes) for m in (*several, packed.head))
+    return weight_bytes(packed) - table - unread
+
+
 def random_weights(
     config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> Weights:

@@ -19,7 +19,8 @@ from interleave.lab.workload import scaled_block_tokens, workload
 from interleave.model.config_hf import shipped_config
 from interleave.report.headlines import headlines
 from interleave.report.marks import Value
-from interleave.report.peer_values import peer_tables, peer_values, stored_comparison
+from interleave.report.peer_tables import peer_tables
+from interleave.report.peer_values import peer_values, stored_comparison
 from interleave.report.runs import Page
 from interleave.report.status import status_table, versions_table
 from interleave.schedule.block_pool import need_blocks

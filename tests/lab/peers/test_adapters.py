@@ -59,6 +59,22 @@ def test_this_engine_says_what_ran(ours):
     assert len(set(itertools.chain(*runs[0].tokens))) > 3
 
 
+def test_this_engine_says_what_it_keeps(tiny_folder, small_file):
+    """Once its pool is resident; and how much memory it has held at most, which is more."""
+    workload = WorkloadFile(small_file).workload("peer-mixed32")
+    with EngineProcess(
+        OUR_ENGINE, sys.executable, {**OPTIONS, "model": str(tiny_folder), "touch_pool": True}
+    ) as process:
+        memory, run = process.hello["memory"], process.serve(workload)
+    if memory is None:
+        pytest.skip("this system does not tell a process its memory")
+    assert (
+        memory["pool_bytes"] == 4 * 2 * 64 * 2 * 2 * 2 * 8 * 4
+    )  # rows x blocks x tokens x layers, K and V, heads
+    assert memory["weight_bytes"] > memory["step_weight_bytes"] > 0
+    assert run.peak_bytes > memory["import_bytes"] + memory["weight_bytes"] + memory["pool_bytes"]
+
+
 def test_a_process_that_fails_says_why(tmp_path):
     with pytest.raises(PeerError, match=r"this engine ended with code 1:[\s\S]*unknown model"):
         served(OUR_ENGINE, "no-such-model", Workload("none", ()))

@@ -12,10 +12,13 @@ from interleave.lab.paths import data_dir
 from interleave.lab.peers import gguf_files
 from interleave.lab.peers.document import store_document
 from interleave.lab.peers.engines import PEERS, find_peers, has_module, parse_choice
-from interleave.lab.peers.measure import PeersConfig, check_line, decode_steps_s, run_row
+from interleave.lab.peers.kinds import workloads_of
+from interleave.lab.peers.measure import PeersConfig
 from interleave.lab.peers.process import Served
 from interleave.lab.peers.ratios import QUANTITIES, floors, ratios
-from interleave.lab.peers.workload_file import Ask, Workload
+from interleave.lab.peers.run_rows import check_line, decode_steps_s, run_row
+from interleave.lab.peers.targets import Bound
+from interleave.lab.peers.workload_file import Ask, Workload, WorkloadFile
 from interleave.lab.results import PointStore
 from interleave.lab.roofline import Ceilings
 from interleave.lab.timing import HELD_VARIABLE
@@ -36,7 +39,8 @@ def peers(*arguments):
 
 
 @pytest.mark.parametrize("peer", ["hf-batching", pytest.param("hf-generate", marks=pytest.mark.slow)])
-def test_a_real_comparison_with_transformers(peer, tiny_folder, small_file, tmp_path):
+def test_a_real_comparison_with_transformers(peer, tiny_folder, small_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("interleave.lab.peers.command.STARTS", 1)
     out = tmp_path / "peers.json"
     done = peers(
         *("--model", tiny_folder, "--workload-file", small_file, "--runs", 2, "--chunk-budget", 256),
@@ -46,12 +50,29 @@ def test_a_real_comparison_with_transformers(peer, tiny_folder, small_file, tmp_
     document = json.loads(out.read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
     assert document["status"] == "completed"
-    names = ["peer-decode1", "peer-decode8", "peer-decode32", "peer-mixed32", "peer-uniform32"]
-    names += ["peer-disturb"] if PEERS[peer].serves_late else []  # nobody joins a static batch
-    assert [(row["workload"], row["run"], row["engine"]) for row in document["rows"]] == [
-        (name, run, engine) for name in names for run in range(2) for engine in ("ours", peer)
+    names = [
+        "peer-decode1",
+        "peer-decode8",
+        "peer-decode32",
+        "peer-prefill",
+        "peer-mixed32",
+        "peer-uniform32",
     ]
+    wanted = [(name, run, engine) for name in names for run in range(2) for engine in ("ours", peer)]
+    if PEERS[peer].serves_late:  # nobody joins a static batch
+        names.append("peer-disturb")
+        wanted += [(names[-1], run, engine) for run in range(2) for engine in ("ours", "ours-adaptive", peer)]
+    assert [(row["workload"], row["run"], row["engine"]) for row in document["rows"]] == wanted
     assert len(document["ratios"]) == sum(quantity.workload in names for quantity in QUANTITIES)
+    assert document["own"]["first_token_s"]["n"] == 1
+    assert isinstance(document["own"]["excess_bytes"], int) == sys.platform.startswith("linux")
+    if PEERS[peer].serves_late:
+        target = document["target"]
+        assert target["tpot_target_s"] == pytest.approx(6 * target["decode_step_s"])
+        assert target["num_steps"] > 20
+        flags = document["engines"]["ours-adaptive"]["flags"]
+        assert flags["tpot_target_ms"] == pytest.approx(target["tpot_target_s"] * 1e3, abs=0.1)
+        assert document["checks"]["ours-adaptive"] == document["checks"]["ours"]
     assert {ratio["n"] for ratio in document["ratios"]} == {2}
     assert "the same 48 greedy tokens on 2 check prompts" in done.stdout
     assert document["checks"]["ours"] == document["checks"][peer]
@@ -81,6 +102,8 @@ def test_absent_peers_are_named_and_how_to_install_them(tiny_folder, small_file)
         (("--only", "decode,mixd"), "did you mean 'mixed'"),
         (("--engine", "chunkd"), "did you mean 'chunked'"),
         (("--runs", "0"), "runs must be at least 1, got 0"),
+        (("--decode-steps", "0"), "decode_steps must be a finite number above 0, got 0.0"),
+        (("--tpot-target-s", "nan"), "tpot_target_s must be a finite number above 0, got nan"),
         (("--workload-file", "nowhere.json"), "cannot read workload file nowhere.json"),
         (("--model", "nowhere"), "got 'nowhere'"),
         (("--json", "/dev/null/x.json"), "cannot write /dev/null/x.json"),
@@ -152,6 +175,47 @@ def test_floors_are_those_of_the_roofline():
     labels = {quantity.label: seconds for quantity, seconds in found.items()}
     assert labels["decode step, 8 rows"] * 1e3 == pytest.approx(31.6, abs=0.1)
     assert labels.keys() == {"decode step, 8 rows", "mixed batch of 32, wall"}
+
+
+def test_a_floor_counts_weights_as_they_are_stored():
+    """A step of one row waits for bytes; the long prompt alone for arithmetic, whatever its weights take."""
+    lengths = {"peer-decode1": [(240, 33)], "peer-prefill": [(2048, 1)]}
+    model, ceilings = shipped_config("smollm2-135m"), Ceilings(20e9, 145e9)
+    wide, narrow = floors(lengths, model, ceilings), floors(lengths, model, ceilings, 96_400_000)
+    step, prefill = sorted(wide, key=lambda quantity: quantity.workload)
+    kv_bytes = 256 * model.kv_bytes_per_token_factor * 4
+    assert narrow[step] == pytest.approx((96_400_000 + kv_bytes) / 20e9)
+    assert wide[step] > 3 * narrow[step]
+    assert wide[prefill] == narrow[prefill]
+
+
+def test_chunks_by_a_target_are_set_against_both(small_file):
+    """The peer in the pair, and our own fixed chunks in the same pair; of every peer's pairs."""
+
+    def row(pair, engine, run, wall_s):
+        served = Served(wall_s, [[1.0, 2.0], [1.5]], [[], []], 0.5)
+        return run_row(served, late, pair, engine, run)
+
+    late = Workload("peer-disturb", batch(1).requests, Ask((1,), 1), 2)
+    rows = [row("vllm", "ours", 0, 4.0), row("vllm", "ours-adaptive", 0, 6.0), row("vllm", "vllm", 0, 8.0)]
+    rows += [row("openvino", "ours", 0, 4.0), row("openvino", "ours-adaptive", 0, 2.0)]
+    found = {(each.quantity.label, each.peer): each for each in ratios(rows)}
+    wall = found["chunks by a target over fixed ones, wall", "ours"]
+    assert (wall.low, wall.high, wall.n) == (0.5, 1.5, 2)
+    assert found["the same, chunks by a target, worst gap", "vllm"].n == 1
+    assert ("the same, chunks by a target, worst gap", "openvino") not in found  # it has no row there
+
+
+def test_the_long_prompt_alone_is_the_late_one(small_file):
+    file = WorkloadFile(small_file)
+    (alone,) = workloads_of(("prefill",), file)["peer-prefill"].requests
+    assert (alone.prompt, alone.max_tokens) == (file.workload("peer-disturb").late.prompt, 1)
+
+
+def test_bounds_may_be_lower_or_upper_ones():
+    upper, lower = Bound(1.0, 0.5), Bound(0.8, 0.9, at_least=True)
+    assert [upper.verdict(value) for value in (0.5, 0.51, 1.0, 1.01)] == ["aim met", "met", "met", "missed"]
+    assert [lower.verdict(value) for value in (0.9, 0.89, 0.8, 0.79)] == ["aim met", "met", "met", "missed"]
 
 
 def test_where_tokens_differ():

@@ -64,6 +64,19 @@ def test_pieces_are_set_against_one() -> None:
     assert list(table["re-read [positions]"]) == [0, 48, 240, 1104]
 
 
+def test_the_possible_stands_beside_every_time() -> None:
+    """The floor of a forward on its curve, of a run beside its budget, of a prompt beside its pieces."""
+    rows = points().assign(wall_s=10.0)
+    floors = rows["kind"].map({"serve": 6.0, "step": 0.5, "passes": 0.9})
+    known = rows.assign(floor_s=floors)
+    assert set(draw.step_curve(known)["floor_s"]) == {0.5}
+    assert set(draw.reached_table(known)["of the possible [%]"]) == {60.0}
+    assert list(draw.pieces_table(known)["of the possible [%]"])[::3] == pytest.approx([90, 30])
+    draw.step_figure(known)
+    assert "floor_s" not in draw.step_curve(rows)
+    assert "of the possible [%]" not in draw.pieces_table(rows)
+
+
 def test_verdicts_say_held_missed_or_not_run() -> None:
     found = draw.verdicts(points(), usual=32).set_index("no.")
     assert found.loc["2", "measured"] == pytest.approx(0.5 - 1 / 15)

@@ -20,6 +20,7 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
     shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
     assert "not run" in shown  # predictions about engines that were left out stay open
     assert {"worst_gap_ratio", "unaccounted"} == set(result.provenance["numbers"])
+    assert "No ceilings were measured" in shown or "both measured on this machine" in shown
 
 
 def points(**gaps_s: list[float]) -> pd.DataFrame:
@@ -55,6 +56,17 @@ def test_steps_with_and_without_prefill_are_told_apart() -> None:
     (line,) = draw.step_table(points(chunked=[1.0]), 8).to_dict("records")
     assert (line["steps"], line["with prefill [%]"]) == (2, 50)
     assert (line["median with [ms]"], line["median without [ms]"], line["longest [ms]"]) == (4000, 3000, 4000)
+
+
+def test_the_possible_is_told_apart_by_what_a_step_carries() -> None:
+    rows = points(chunked=[1.0], whole=[1.0])
+    floors = rows["kind"].map({"run": 5.0}).astype(float)
+    floors[rows["kind"] == "step"] = rows["prefill_tokens"].map({16.0: 3.0, 0.0: 1.5})
+    known = rows.assign(floor_s=floors)
+    first, _ = draw.reached_table(known, 8).to_dict("records")
+    assert list(first.values()) == ["chunked", 10.0, 5.0, 50.0, 50.0, 75.0]
+    draw.attribution_figure(draw.attribution(known))  # with a bar for the floor
+    draw.attribution_figure(draw.attribution(rows))
 
 
 def test_verdicts_say_held_missed_or_not_run() -> None:

@@ -14,6 +14,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
     def ratio(peer: str, theirs_s: float, middle: float) -> dict[str, Any]:
         return {
+            "engine": "ours",
             "workload": "peer-decode8",
             "column": "step_s",
             "label": "decode step, 8 rows",
@@ -28,7 +29,7 @@ def document(**changes: Any) -> dict[str, Any]:
         }
 
     engines = {
-        name: {"versions": {"torch": "2"}, "flags": {"threads": 2}, "load_s": 1.0}
+        name: {"versions": {"torch": "2"}, "flags": {"threads": 2}, "load_s": 1.0, "memory": None}
         for name in ("ours", "openvino", "vllm")
     }
     return {
@@ -40,7 +41,10 @@ def document(**changes: Any) -> dict[str, Any]:
         "device": "a small CPU",
         "threads": 2,
         "started_at": "2026-01-01T00:00:00Z",
+        "machine": {"read_bytes_per_s": 2e10, "gemm_flops_per_s": 2e11},
         "engines": engines,
+        "own": {"first_token_s": None, "excess_bytes": None},
+        "target": None,
         "checks": {name: [[1, 2]] for name in engines},
         "ratios": [ratio("openvino", 0.06, 0.5), ratio("vllm", 0.12, 0.25)],
         "rows": [{"pair": "openvino", "engine": "ours", "workload": "peer-decode8", "run": 0, "wall_s": 1.0}],

@@ -17,6 +17,7 @@ from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
+from interleave.lab.floor_columns import floor_columns
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.lab.quantiles import distribution
@@ -88,6 +89,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
+MODULES = ("floor_columns", "roofline")
 
 
 def points(params: Params) -> list[Point]:
@@ -150,7 +152,7 @@ def measure(point: Point, setting: ServingSetting, earlier: Mapping[str, list[Ro
     log = serve_checked(engine, requests)
     chosen = engine_settings(engine)
     code = {"attention": chosen["attention"], "linear": chosen["linear"]}
-    facts = {**_run_facts(log, config, rate), **code}
+    facts = {**_run_facts(log, config, rate), **code, **floor_columns(log.steps, setting.roofline)}
     return [{**facts, **_request_row(record)} for record in log.requests]
 
 
@@ -173,6 +175,7 @@ def _run_facts(log: RunLog, config: Mapping[str, Any], rate: float | None) -> Ro
         "run_padded_tokens": sum(step.padded_tokens for step in log.steps),
         "run_prefill_tokens": sum(step.prefill_tokens for step in log.steps),
         "run_steps": len(log.steps),
+        "run_busy_s": sum(step.end_s - step.start_s for step in log.steps),
     }
 
 

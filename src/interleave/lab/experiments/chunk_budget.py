@@ -19,6 +19,7 @@ from interleave.engine.loop import serve
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.corpus import cut_prompts
+from interleave.lab.floor_columns import floor_columns
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.lab.serving import (
@@ -93,6 +94,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
+MODULES = ("floor_columns", "roofline")
 
 
 def points(params: Params) -> list[Point]:
@@ -196,6 +198,7 @@ def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
             "forwards": sum(step.forwards for step in log.steps),
             "attention": chosen["attention"],
             "linear": chosen["linear"],
+            **floor_columns(log.steps, setting.roofline),
         }
     ]
 
@@ -215,16 +218,16 @@ def _alone(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
     )
     log = serve_checked(engine, requests)
     steps = -(-prompt // config["chunk"])
+    of_repeat = [log.steps[repeat * steps : (repeat + 1) * steps] for repeat in range(count)]
     return [
         {
             "kind": config["kind"],
             "tokens": prompt,
             "chunk": config["chunk"],
             "repeat": repeat,
-            "prefill_s": sum(
-                step.parts_s["prefill"] for step in log.steps[repeat * steps : (repeat + 1) * steps]
-            ),
+            "prefill_s": sum(step.parts_s["prefill"] for step in of_repeat[repeat]),
             "steps": steps,
+            **floor_columns(of_repeat[repeat], setting.roofline),
         }
         for repeat in range(1, count)
     ]

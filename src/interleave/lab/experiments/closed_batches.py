@@ -26,6 +26,7 @@ from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.devices import num_threads
+from interleave.lab.floor_columns import floor_columns
 from interleave.lab.machine_store import known_roofline
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
@@ -99,6 +100,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
+MODULES = ("floor_columns", "roofline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
     chosen = engine_settings(engine)
     code = {"attention": chosen["attention"], "linear": chosen["linear"]}
     return [
-        {**_run_row(log, number, config), **memory, **code, **_floor(log, setting.roofline)}
+        {**_run_row(log, number, config), **memory, **code, **floor_columns(log.steps, setting.roofline)}
         for number, log in enumerate(logs)
     ]
 
@@ -264,18 +266,6 @@ def _run_row(log: RunLog, number: int, config: Mapping[str, Any]) -> Row:
         "copied_tokens": sum(step.copied_tokens for step in log.steps),
         **{f"{part}_s": parts_s.get(part, 0.0) for part in PARTS},
         "tokens_sha256": hashlib.sha256(outputs.encode()).hexdigest(),
-    }
-
-
-def _floor(log: RunLog, roofline: Roofline | None) -> Row:
-    """The sum of the steps' floors, and the ceilings that it was computed with; None where unknown."""
-    if roofline is None:
-        return {"floor_s": None, "read_bytes_per_s": None, "gemm_flops_per_s": None}
-    ceilings = roofline.ceilings
-    return {
-        "floor_s": roofline.run_floor_s(log.steps),
-        "read_bytes_per_s": ceilings.read_bytes_per_s,
-        "gemm_flops_per_s": ceilings.gemm_flops_per_s,
     }
 
 

@@ -18,8 +18,10 @@ from interleave.engine.loop import serve
 from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
+from interleave.lab.floor_columns import floor_columns, step_floor
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row, one_table
+from interleave.lab.roofline import Roofline
 from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
@@ -80,6 +82,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
+MODULES = ("floor_columns", "roofline")
 
 
 def points(params: Params) -> list[Point]:
@@ -140,7 +143,9 @@ def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[R
     log = serve_checked(engine, requests, on_step=lambda outcome, _: pieces.extend(_pieces(outcome)))
     chosen = engine_settings(engine)
     run = {"wall_s": log.wall_s, "attention": chosen["attention"], "linear": chosen["linear"]}
-    rows = [{"kind": "run", **run}, *map(_step_row, log.steps), *pieces, *_gap_rows(log)]
+    run |= floor_columns(log.steps, setting.roofline)
+    steps = [_step_row(step, setting.roofline) for step in log.steps]
+    rows = [{"kind": "run", **run}, *steps, *pieces, *_gap_rows(log)]
     return one_table({"engine": config["engine"], "rows": config["rows"]}, rows)
 
 
@@ -169,12 +174,13 @@ def _pieces(outcome: StepOutcome) -> list[Row]:
     ]
 
 
-def _step_row(step: StepRecord) -> Row:
+def _step_row(step: StepRecord, roofline: Roofline | None) -> Row:
     return {
         "kind": "step",
         "step": step.step,
         "start_s": step.start_s,
         "end_s": step.end_s,
+        "floor_s": step_floor(step, roofline),
         **{name: getattr(step, name) for name in COUNTS},
         **{f"{part}_s": step.parts_s.get(part, 0.0) for part in PARTS},
     }

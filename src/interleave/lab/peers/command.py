@@ -9,18 +9,25 @@ from typing import Any
 
 from interleave.engine.build import ENGINES
 from interleave.lab.devices import num_threads
+from interleave.lab.peers.adaptive import chunk_target
 from interleave.lab.peers.document import peers_document
-from interleave.lab.peers.engines import OURS, Absent, Engine, Found, find_peers
+from interleave.lab.peers.engines import OUR_ENGINE, OUR_SIDE, Absent, Engine, Found, find_peers
 from interleave.lab.peers.gguf_files import FILE_TYPES, ensure_gguf
-from interleave.lab.peers.measure import Measurement, PeersConfig, compare
+from interleave.lab.peers.kinds import DISTURB, WARMUP
+from interleave.lab.peers.measure import Measurement, PeersConfig, compare, engine_options
+from interleave.lab.peers.own import starts_s
 from interleave.lab.peers.workload_file import WorkloadFile, default_file
 from interleave.lab.provenance import utc_now
 from interleave.lab.timing import timing_lock
 from interleave.model.config import ModelConfig
 from interleave.model.config_hf import read_config
 from interleave.model.sources import DEFAULT
+from interleave.model.user_cache import cache_folder
 from interleave.model.weights_gguf import ensure_smollm2
 from interleave.schedule.names import nearest
+
+STARTS = 3
+ADAPTIVE_ENGINES = ("chunked", "mixed")
 
 
 def run_comparison(
@@ -32,6 +39,9 @@ def run_comparison(
     model: str,
     engine: str,
     chunk_budget: int,
+    tpot_target_s: float | None,
+    decode_steps: float,
+    latency: str | None,
     say: Callable[[str], None],
     publish: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
@@ -42,7 +52,17 @@ def run_comparison(
     if engine not in ENGINES:
         raise ValueError(nearest("engine", engine, ENGINES))
     kinds = tuple(part.strip() for part in only.split(",")) if only else ()
-    config = PeersConfig(num_threads(), kinds, runs, model, engine, chunk_budget)
+    config = PeersConfig(
+        num_threads(),
+        kinds,
+        runs,
+        model,
+        engine,
+        chunk_budget,
+        tpot_target_s=tpot_target_s,
+        decode_steps=decode_steps,
+        latency=latency,
+    )
     file = WorkloadFile(Path(workload_file) if workload_file else default_file())
     folder = model_folder(model, say)
     peers, absent = find_peers(choices)
@@ -50,7 +70,7 @@ def run_comparison(
     found, started_at, status = Measurement(), utc_now(), "failed"
 
     def model_for(which: Engine) -> Path | str:
-        if which.name == OURS:
+        if which.name in OUR_SIDE:
             return DEFAULT if model == DEFAULT else folder
         return ensure_gguf(which.model, say) if which.model in FILE_TYPES else folder
 
@@ -58,7 +78,8 @@ def run_comparison(
         model_for(each.engine)  # written before anything is timed
     try:
         with timing_lock("cpu", say):
-            compare(config, peers, file, model_for, sys.executable, say, found)
+            _measure_alone(config, file, str(model_for(OUR_ENGINE)), peers, found, say)
+            compare(config, peers, file, model_for, sys.executable, say, found, found.target)
         status = "completed"
     except (KeyboardInterrupt, SystemExit):
         status = "interrupted"
@@ -69,6 +90,25 @@ def run_comparison(
         )
         publish(document)
     return document
+
+
+def _measure_alone(
+    config: PeersConfig,
+    file: WorkloadFile,
+    source: str,
+    peers: Sequence[Found],
+    found: Measurement,
+    say: Callable[[str], None],
+) -> None:
+    """What has no peer: this engine's start, and the target that its chunks are chosen by."""
+    if "start" in config.kinds and peers:
+        prompt, warmup = file.workload("check").requests[0].prompt, file.workload(WARMUP)
+        options = {**engine_options(config, [file.workload(DISTURB), warmup]), "model": source}
+        found.starts_s = starts_s(sys.executable, options, prompt, warmup, min(config.runs, STARTS))
+        say(f"from no process to a token: {', '.join(f'{taken:.1f} s' for taken in found.starts_s)}")
+    late = any(peer.engine.serves_late for peer in peers)
+    if "disturb" in config.kinds and late and config.engine in ADAPTIVE_ENGINES:
+        found.target = chunk_target(config, file, source, cache_folder() / "latency" / "peers.json", say)
 
 
 def model_folder(model: str, say: Callable[[str], None]) -> Path:

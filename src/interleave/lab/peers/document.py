@@ -14,12 +14,15 @@ from typing import Any
 from interleave.lab.code_hash import code_hash, measured_sources
 from interleave.lab.machine_store import known_ceilings
 from interleave.lab.paths import repo_root
-from interleave.lab.peers.engines import Absent
-from interleave.lab.peers.measure import KINDS, Measurement, PeersConfig
+from interleave.lab.peers.engines import OURS, Absent
+from interleave.lab.peers.kinds import workloads_of
+from interleave.lab.peers.measure import Measurement, PeersConfig
+from interleave.lab.peers.own import excess_bytes
 from interleave.lab.peers.ratios import Ratio, floors, ratios
 from interleave.lab.peers.workload_file import WorkloadFile
 from interleave.lab.provenance import KEY_PACKAGES, cpu_name, package_versions, provenance
 from interleave.lab.results import PointStore, point_key
+from interleave.lab.spread import spread
 from interleave.model.config import ModelConfig
 
 SCHEMA_VERSION = 1
@@ -40,7 +43,10 @@ def peers_document(
     chosen = {**asdict(config), "only": list(config.kinds), "workload_sha256": file.sha256}
     origin = provenance(chosen, device=cpu_name(), threads=config.threads, started_at=started_at)
     ceilings = known_ceilings(cpu_name(), config.threads)
-    known = {} if ceilings is None else floors(_lengths(file), model, ceilings)
+    memory = found.hellos.get(OURS, {}).get("memory")
+    stored_bytes = memory and memory["step_weight_bytes"]
+    lengths = _lengths(config, file)
+    known = {} if ceilings is None else floors(lengths, model, ceilings, stored_bytes)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": status,
@@ -48,6 +54,11 @@ def peers_document(
         **origin,
         "machine": ceilings and asdict(ceilings),
         "engines": found.hellos,
+        "own": {
+            "first_token_s": spread(found.starts_s) if found.starts_s else None,
+            "excess_bytes": excess_bytes(memory, found.rows),
+        },
+        "target": found.target and {**found.target, "latency": Path(found.target["latency"]).name},
         "checks": found.checks,
         "absent": {each.engine.name: each.reason for each in absent},
         "failures": found.failures,
@@ -73,17 +84,23 @@ def store_document(document: Mapping[str, Any], root: Path, profile: str) -> Pat
 def peers_code() -> str:
     """The hash of all code that a comparison's numbers depend on."""
     root, here = repo_root(), Path(__file__).parent
-    more = [*here.glob("adapters/*.py"), here / "measure.py", here / "process.py", here / "draw.py"]
+    names = ("adaptive", "draw", "kinds", "measure", "own", "process", "run_rows")
+    more = [*here.glob("adapters/*.py"), *(here / f"{name}.py" for name in names)]
     return code_hash(measured_sources(root, *more), root)
 
 
-def _lengths(file: WorkloadFile) -> dict[str, list[tuple[int, int]]]:
-    names = (name for names in KINDS.values() for name in names if name in file)
+def _lengths(config: PeersConfig, file: WorkloadFile) -> dict[str, list[tuple[int, int]]]:
+    """(prompt, new tokens) of each batch that is all there from the start."""
+    batches = workloads_of(config.kinds, file).values()
     return {
-        name: [(len(ask.prompt), ask.max_tokens) for ask in file.workload(name).requests] for name in names
+        batch.name: [(len(ask.prompt), ask.max_tokens) for ask in batch.requests]
+        for batch in batches
+        if batch.late is None
     }
 
 
 def _ratio(ratio: Ratio) -> dict[str, Any]:
     told = asdict(ratio)
-    return {**told.pop("quantity"), **told}
+    quantity = told.pop("quantity")
+    del quantity["against"]
+    return {"engine": quantity.pop("side"), **quantity, **told}

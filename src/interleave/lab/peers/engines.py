@@ -16,6 +16,8 @@ from pathlib import Path
 from interleave.schedule.names import nearest
 
 OURS = "ours"
+ADAPTIVE = "ours-adaptive"
+"""This engine once more, with the size of its chunks chosen by a target for the time of a step."""
 PROBE_S = 60
 
 
@@ -81,6 +83,14 @@ PEERS: dict[str, Engine] = {
     )
 }
 OUR_ENGINE = Engine(OURS, "this engine", "ours", "interleave", "", "source")
+OUR_ADAPTIVE = Engine(ADAPTIVE, "this engine, chunks by a target", "ours", "interleave", "", "source")
+OUR_SIDE = {engine.name: engine for engine in (OUR_ENGINE, OUR_ADAPTIVE)}
+
+
+def engine_label(name: str) -> str:
+    """How tables call an engine."""
+    known = OUR_SIDE | PEERS
+    return known[name].label if name in known else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,27 @@
 """This engine and each peer on the same work, back to back in interleaved pairs: A B A B ...
 
-Each pair of engines runs alone, in two processes that stay loaded; per workload the pairs follow one
-another, so that the machine's drift moves both sides of a ratio. Knows what is run in which order and
-what is read off a run; not how an engine is driven, nor where the rows go.
+Each pair of engines runs alone, in processes that stay loaded; per workload the pairs follow one
+another, so that the machine's drift moves both sides of a ratio. Where a long prompt arrives, this
+engine runs a second time in each pair, with chunks chosen by a target for the time of a step. Knows
+what is run in which order; not how an engine is driven, what is read off a run, nor where the rows go.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from interleave.lab.peers.engines import OUR_ENGINE, OURS, Engine, Found
-from interleave.lab.peers.process import EngineProcess, PeerError, Served
+from interleave.lab.peers.engines import OUR_ADAPTIVE, OUR_ENGINE, OURS, Engine, Found
+from interleave.lab.peers.kinds import DISTURB, KINDS, WARMUP, workloads_of
+from interleave.lab.peers.process import EngineProcess, PeerError
+from interleave.lab.peers.run_rows import check_line, run_row, shown
 from interleave.lab.peers.workload_file import Workload, WorkloadFile
 from interleave.lab.point_table import Row
 from interleave.schedule.names import nearest
 
-KINDS: dict[str, tuple[str, ...]] = {
-    "check": ("check",),
-    "decode": ("peer-decode1", "peer-decode8", "peer-decode32"),
-    "mixed": ("peer-mixed32",),
-    "uniform": ("peer-uniform32",),
-    "disturb": ("peer-disturb",),
-}
-WARMUP = "warmup"
 SLOW_S = 30.0
 FEWEST_PAIRS = 3
 
@@ -38,6 +32,9 @@ class PeersConfig:
 
     model: a source that `load_model` takes; a peer gets its folder, or the embedded model's GGUF.
     engine, chunk_budget: of this project's side; peers get the same budget. rows: most at once.
+    tpot_target_s: that the adaptive engine keeps a step to; None takes `decode_steps` times the step in
+    which the rows of the disturbance decode, as the latency model tells it (see `adaptive`). latency:
+    the file of that model; None fits one right before.
     """
 
     threads: int
@@ -48,6 +45,9 @@ class PeersConfig:
     chunk_budget: int = 512
     rows: int = 32
     cache_gb: int = 2
+    tpot_target_s: float | None = None
+    decode_steps: float = 6.0
+    latency: str | None = None
 
     def __post_init__(self) -> None:
         for kind in self.only:
@@ -56,6 +56,9 @@ class PeersConfig:
         for name in ("threads", "runs", "chunk_budget", "rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, value in (("tpot_target_s", self.tpot_target_s), ("decode_steps", self.decode_steps)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -65,13 +68,28 @@ class PeersConfig:
 
 @dataclass(slots=True)
 class Measurement:
-    """rows: one per run; hellos: versions and flags by engine; checks: greedy tokens by engine;
-    failures: what went wrong, by peer."""
+    """rows: one per run; hellos: versions, flags and memory by engine; checks: greedy tokens by engine;
+    failures: what went wrong, by peer; starts_s: of this engine, from no process to a token;
+    target: how chunks were chosen (see `adaptive`), None where they were not."""
 
     rows: list[Row] = field(default_factory=list)
     hellos: dict[str, dict[str, Any]] = field(default_factory=dict)
     checks: dict[str, list[list[int]]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    starts_s: list[float] = field(default_factory=list)
+    target: dict[str, Any] | None = None
+
+
+def engine_options(config: PeersConfig, workloads: Sequence[Workload]) -> dict[str, Any]:
+    """What every adapter gets; longest: positions of the longest request of these workloads."""
+    return {
+        "threads": config.threads,
+        "engine": config.engine,
+        "chunk_budget": config.chunk_budget,
+        "rows": config.rows,
+        "cache_gb": config.cache_gb,
+        "longest": max(len(ask.prompt) + ask.max_tokens for w in workloads for ask in w.everyone),
+    }
 
 
 def compare(
@@ -82,36 +100,31 @@ def compare(
     our_python: str,
     say: Callable[[str], None] = lambda _: None,
     into: Measurement | None = None,
+    target: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Run every pair; a peer that fails is told and left out, the others go on.
 
     model_for: what an engine is loaded from. into: is filled as the runs come, so that an interrupted
-    comparison keeps what it has. Raises PeerError if this project's own side fails.
+    comparison keeps what it has. target: options of the adaptive engine (`tpot_target_s`, `latency`);
+    without them it does not run. Raises PeerError if this project's own side fails.
     """
     found = Measurement() if into is None else into
-    workloads = {name: file.workload(name) for kind in config.kinds for name in KINDS[kind]}
-    warmup = file.workload(WARMUP)
-    longest = max(
-        len(ask.prompt) + ask.max_tokens for w in (*workloads.values(), warmup) for ask in w.everyone
-    )
-    options = {
-        "threads": config.threads,
-        "engine": config.engine,
-        "chunk_budget": config.chunk_budget,
-        "rows": config.rows,
-        "cache_gb": config.cache_gb,
-        "longest": longest,
-    }
+    workloads, warmup = workloads_of(config.kinds, file), file.workload(WARMUP)
+    if not workloads:
+        return found
+    options = engine_options(config, [*workloads.values(), warmup])
+    ours = {**options, "model": str(model_for(OUR_ENGINE)), "touch_pool": True}
     for peer in peers:
         say(f"{peer.engine.label}: loading")
-        ours = EngineProcess(OUR_ENGINE, our_python, {**options, "model": str(model_for(OUR_ENGINE))})
-        with ours:
+        with ExitStack() as stack:
+            pair = [stack.enter_context(EngineProcess(OUR_ENGINE, our_python, ours))]
+            if target is not None and DISTURB in workloads and peer.engine.serves_late:
+                by_target = {**ours, "tpot_target_s": target["tpot_target_s"], "latency": target["latency"]}
+                pair.append(stack.enter_context(EngineProcess(OUR_ADAPTIVE, our_python, by_target)))
             try:
-                theirs = EngineProcess(
-                    peer.engine, peer.python, {**options, "model": str(model_for(peer.engine))}
-                )
-                with theirs:
-                    _pairs(config, (ours, theirs), workloads, warmup, found, say)
+                theirs = {**options, "model": str(model_for(peer.engine))}
+                pair.append(stack.enter_context(EngineProcess(peer.engine, peer.python, theirs)))
+                _pairs(config, pair, workloads, warmup, found, say)
             except (PeerError, OSError) as error:
                 if isinstance(error, PeerError) and OUR_ENGINE.label in str(error):
                     raise
@@ -122,13 +135,14 @@ def compare(
 
 def _pairs(
     config: PeersConfig,
-    pair: tuple[EngineProcess, EngineProcess],
+    pair: Sequence[EngineProcess],
     workloads: Mapping[str, Workload],
     warmup: Workload,
     found: Measurement,
     say: Callable[[str], None],
 ) -> None:
-    peer = pair[1].engine
+    """pair: this engine, perhaps with chunks by a target too, and a peer last."""
+    peer = pair[-1].engine
     for process in pair:
         found.hellos[process.engine.name] = process.hello
         process.serve(warmup)
@@ -137,72 +151,22 @@ def _pairs(
             for process in pair:
                 tokens = [_alone(process, workload, n) for n in range(len(workload.requests))]
                 found.checks[process.engine.name] = tokens
-            say(f"{peer.label}: {check_line(found.checks[OURS], found.checks[peer.name])}")
+                if process.engine.name != OURS:
+                    say(f"{process.engine.label}: {check_line(found.checks[OURS], tokens)}")
             continue
         if workload.late is not None and not peer.serves_late:
             say(f"{peer.label}, {name}: a batch that nobody can join; left out")
             continue
+        taking_part = [p for p in pair if p.engine is not OUR_ADAPTIVE or workload.late is not None]
         slowest, run = 0.0, 0
         while run < config.runs and (run < FEWEST_PAIRS or slowest <= SLOW_S):
-            for process in pair:
+            for process in taking_part:
                 row = run_row(process.serve(workload), workload, peer.name, process.engine.name, run)
                 found.rows.append(row)
                 slowest = max(slowest, float(row["wall_s"] or 0))
-                say(f"{name} {run + 1}, {process.engine.label}: {_shown(row)}")
+                say(f"{name} {run + 1}, {process.engine.label}: {shown(row)}")
             run += 1
 
 
 def _alone(process: EngineProcess, workload: Workload, number: int) -> list[int]:
     return process.serve(Workload(workload.name, (workload.requests[number],))).tokens[0]
-
-
-def run_row(served: Served, workload: Workload, pair: str, engine: str, run: int) -> Row:
-    """What one run says, in seconds: wall; the median step in which all rows decode; and around a late
-    request the worst gap that it causes, the median gap, and its own first token. None where not asked."""
-    row: dict[str, Any] = {
-        "pair": pair,
-        "engine": engine,
-        "workload": workload.name,
-        "run": run,
-        "requests": len(workload.everyone),
-        "prompt_tokens": workload.trace.num_prompt_tokens,
-        "new_tokens": workload.trace.num_new_tokens,
-        "wall_s": served.wall_s,
-    }
-    steps = decode_steps_s(served) if workload.late is None else []
-    row["step_s"] = statistics.median(steps) if steps else None
-    row |= {"worst_gap_s": None, "median_gap_s": None, "late_ttft_s": None}
-    if workload.late is not None and served.late_s is not None:
-        early = served.times_s[:-1]
-        gaps = [(end, end - start) for times in early for start, end in pairwise(times)]
-        row["worst_gap_s"] = max((gap for end, gap in gaps if end > served.late_s), default=None)
-        row["median_gap_s"] = statistics.median(gap for _, gap in gaps)
-        row["late_ttft_s"] = served.times_s[-1][0] - served.late_s
-    return row
-
-
-def decode_steps_s(served: Served) -> list[float]:
-    """Gaps of the first row while every row is decoding: after the last first token, before the first end."""
-    begin = max(times[0] for times in served.times_s)
-    end = min(times[-1] for times in served.times_s)
-    inside = [at for at in served.times_s[0] if begin <= at <= end]
-    return [after - before for before, after in pairwise(inside)]
-
-
-def check_line(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> str:
-    """Whether two engines gave the same greedy tokens, and where they first differ."""
-    said = []
-    for number, (a, b) in enumerate(zip(ours, theirs, strict=True), 1):
-        differs = next((i for i, (x, y) in enumerate(zip(a, b, strict=True), 1) if x != y), None)
-        if differs is not None:
-            said.append(f"prompt {number} differs from token {differs} of {len(a)}")
-    total = sum(map(len, ours))
-    return ", ".join(said) or f"the same {total} greedy tokens on {len(ours)} check prompts"
-
-
-def _shown(row: Row) -> str:
-    parts = [f"wall {row['wall_s']:.2f} s"]
-    for name, label in (("step_s", "step"), ("worst_gap_s", "worst gap"), ("median_gap_s", "median gap")):
-        if row[name] is not None:
-            parts.append(f"{label} {float(row[name] or 0) * 1e3:.1f} ms")
-    return ", ".join(parts)

@@ -1,6 +1,6 @@
 """One engine in a process of its own, from the caller's side: start, serve, close.
 
-The process gets the standard library, its own packages and this package (a link in a folder that only
+A peer's process gets the standard library, its own packages and this package (a link in a folder that only
 it sees), so an engine never imports another one's libraries.
 """
 
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import interleave
-from interleave.lab.peers.engines import OURS, Engine
+from interleave.lab.peers.engines import OUR_SIDE, Engine
 from interleave.lab.peers.workload_file import Workload
 
 ADAPTERS = "interleave.lab.peers.adapters"
@@ -34,12 +34,16 @@ class PeerError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What one run left: seconds from its start, by request in the workload's order (the late one last)."""
+    """What one run left: seconds from its start, by request in the workload's order (the late one last).
+
+    peak_bytes: the most memory that the process has held since it began, None where it cannot tell.
+    """
 
     wall_s: float
     times_s: list[list[float]]
     tokens: list[list[int]]
     late_s: float | None
+    peak_bytes: int | None = None
 
 
 class EngineProcess:
@@ -53,7 +57,13 @@ class EngineProcess:
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="interleave-peer-"))
-        (self._folder / "interleave").symlink_to(Path(interleave.__path__[0]))
+        package = Path(interleave.__path__[0]).absolute()
+        if self.engine.name in OUR_SIDE:
+            # Compiled kernels are found again by the path of their source, so ours keeps its own.
+            self._path = package.parent
+        else:
+            self._path = self._folder
+            (self._folder / "interleave").symlink_to(package)
         self._log = (self._folder / "stderr").open("w+b")
         self._process = subprocess.Popen(
             [self._python, "-m", f"{ADAPTERS}.{self.engine.adapter}", json.dumps(self._options)],
@@ -99,7 +109,7 @@ class EngineProcess:
         return served
 
     def _environment(self) -> dict[str, str]:
-        ours = self.engine.name == OURS
+        ours = self.engine.name in OUR_SIDE
         threads = str(self._options["threads"])
         environment = {
             name: value
@@ -107,7 +117,7 @@ class EngineProcess:
             if ours or name not in (*OUR_SETTINGS, "PYTHONHOME", "PYTHONPATH")
         }
         inherited = environment.get("PYTHONPATH")
-        path = [str(self._folder), *([inherited] if inherited else [])]
+        path = [str(self._path), *([inherited] if inherited else [])]
         return environment | {"PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": threads}
 
     def _answer(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
+from interleave.report.figures.floors import reached
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
 
@@ -116,6 +117,15 @@ def group_table(rows: pd.DataFrame) -> pd.DataFrame:
             "padded per prompt position": runs["padded"] / runs["prefill"],
         }
     ).reset_index()
+
+
+def reached_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Per cent of the possible while a step ran, an engine a line and a load a column, median over seeds."""
+    runs = rows[rows["load"].notna()].drop_duplicates(["engine", "load", "seed"])
+    runs = runs.assign(reached=reached(runs["floor_s"], runs["run_busy_s"]))
+    table = runs.pivot_table("reached", index="engine", columns="load", aggfunc="median", sort=False)
+    table.columns = [f"{load:g} x [%]" for load in table.columns]
+    return table.reset_index()
 
 
 def at(table: pd.DataFrame, engine: str, load: float, quantity: str) -> float:

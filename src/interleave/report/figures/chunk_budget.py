@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from interleave.lab.experiments.chunk_budget import Params
 from interleave.lab.workload import scaled_chunk_budget
 from interleave.report.figures.engine_rows import fitting_scale
+from interleave.report.figures.floors import REACHED, known, reached
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
@@ -26,10 +27,13 @@ def served(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def step_curve(points: pd.DataFrame) -> pd.DataFrame:
-    """One line per number of positions in a forward: median, range, and time per position."""
+    """One line per number of positions in a forward: median, range, time per position, and the floor if known."""
     steps = points[points["kind"] == "step"].assign(tokens=lambda rows: rows["tokens"].astype(int))
     curve = steps.groupby("tokens")["prefill_s"].agg(["median", "min", "max"]).reset_index()
-    return curve.assign(per_position_s=curve["median"] / curve["tokens"])
+    curve = curve.assign(per_position_s=curve["median"] / curve["tokens"])
+    if known(steps):
+        curve = curve.merge(steps.groupby("tokens")["floor_s"].median().reset_index(), on="tokens")
+    return curve
 
 
 def knee(curve: pd.DataFrame) -> int:
@@ -108,7 +112,8 @@ def frontier_figure(points: pd.DataFrame) -> Figure:
 
 
 def step_figure(points: pd.DataFrame) -> Figure:
-    """Time of one forward over its positions, and positions per second: flat, then in proportion."""
+    """Time of one forward over its positions, and positions per second: flat, then in proportion. Dashed: the
+    floor at the machine's ceilings."""
     curve = step_curve(points)
     figure, axes = panels(1, 2, height_in=3.0)
     color = LOOKS["chunked"].color
@@ -122,6 +127,12 @@ def step_figure(points: pd.DataFrame) -> Figure:
     axes[1].axvline(knee(curve), color="black", linestyle=":", lw=1.2)
     axes[1].set_ylabel("positions per second")
     axes[1].set_title("Throughput; dotted: the knee")
+    if known(curve):
+        axes[0].plot(curve["tokens"], curve["floor_s"] * 1e3, color="black", linestyle="--", lw=1.2)
+        axes[0].set_title("Time; dashed: the floor")
+        axes[1].plot(
+            curve["tokens"], curve["tokens"] / curve["floor_s"], color="black", linestyle="--", lw=1.2
+        )
     for axis in axes:
         axis.set_xscale("log", base=2)
         plain_log(axis)
@@ -142,6 +153,7 @@ def pieces_table(points: pd.DataFrame) -> pd.DataFrame:
                 "pieces": f"{steps} x {int(chunk)}",
                 "prefill [s]": own["prefill_s"].median(),
                 "re-read [positions]": sum(range(int(chunk), prompt, int(chunk))),
+                **({REACHED: reached(own["floor_s"], own["prefill_s"]).median()} if known(own) else {}),
             }
         )
     table = pd.DataFrame(lines)
@@ -159,6 +171,20 @@ def budget_table(points: pd.DataFrame) -> pd.DataFrame:
             "median TTFT [s]": table["ttft_p50_s"],
             "median gap [ms]": table["gap_p50_s"] * 1e3,
             "worst gap [ms]": table["worst_gap_s"] * 1e3,
+        }
+    )
+
+
+def reached_table(points: pd.DataFrame) -> pd.DataFrame:
+    """How much of the possible each served run reached, its steps as they were composed."""
+    table = served(points)
+    return pd.DataFrame(
+        {
+            "engine": table["engine"],
+            "budget": table["budget"].astype(int),
+            "wall [s]": table["wall_s"],
+            "floor [s]": table["floor_s"],
+            REACHED: reached(table["floor_s"], table["wall_s"]),
         }
     )
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from interleave.lab.experiments.closed_batches import PARTS
 from interleave.report.figures.engine_rows import PART_LOOKS, engine_rows, fitting_scale, marked
+from interleave.report.figures.floors import REACHED, known, reached
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, panels
 from interleave.report.printed import spoken
@@ -37,7 +38,8 @@ def at(table: pd.DataFrame, batch: str, engine: str, quantity: str) -> float:
 
 
 def ladder_figure(rows: pd.DataFrame, table: pd.DataFrame) -> Figure:
-    """Wall time of every engine, a panel a batch: each run a small dot, the median a marker with its number."""
+    """Wall time of every engine, a panel a batch: each run a small dot, the median a marker with its number;
+    a bar where the machine's ceilings put the floor."""
     batches = list(table["batch"].unique())
     figure, axes = panels(len(batches), 1, height_in=2.7)
     named = rows["batch"] + rows["rows"].astype(str)
@@ -47,6 +49,8 @@ def ladder_figure(rows: pd.DataFrame, table: pd.DataFrame) -> Figure:
             runs = rows[(named == batch) & (rows["engine"] == engine)]["wall_s"]
             axis.plot(runs, [place] * len(runs), ".", color=LOOKS[engine].color, alpha=0.5)
             marked(axis, engine, wall, place, f"{spoken(wall, 3)} s", beyond=runs.max())
+        if known(lines):
+            axis.plot(lines["floor_s"], range(len(lines)), "|", color="black", markersize=14)
         engine_rows(axis, list(lines["engine"]))
         fitting_scale(axis, "wall time", "s")
         axis.set_title(f"{batch}: all requests there from the start")
@@ -118,8 +122,8 @@ def engine_table(table: pd.DataFrame, batch: str) -> pd.DataFrame:
     """Every engine on one batch; the floor's share of the wall time where the machine was measured."""
     lines = table[table["batch"] == batch]
     columns = {"engine": lines["engine"], "wall [s]": lines["wall_s"]}
-    if "floor_s" in lines and lines["floor_s"].notna().any():
-        columns["of the possible [%]"] = lines["floor_s"] / lines["wall_s"] * 100
+    if known(lines):
+        columns[REACHED] = reached(lines["floor_s"], lines["wall_s"])
     return pd.DataFrame(
         {
             **columns,

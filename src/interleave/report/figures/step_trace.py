@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from interleave.lab.experiments.step_trace import PARTS
 from interleave.lab.metrics import SPIKE_FACTOR
 from interleave.report.figures.engine_rows import PART_LOOKS, engine_rows, fitting_scale
+from interleave.report.figures.floors import REACHED, known, reached
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, panels
 from interleave.report.printed import spoken
@@ -81,7 +82,8 @@ def spikes(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def attribution_figure(table: pd.DataFrame) -> Figure:
-    """Where the wall time of each run went, as stacked bars, a panel for each number of rows."""
+    """Where the wall time of each run went, as stacked bars, a panel for each number of rows; a bar across
+    where the machine's ceilings put the floor."""
     sizes = list(table["rows"].unique())
     figure, axes = panels(len(sizes), 1, height_in=2.4)
     for axis, rows in zip(axes, sizes, strict=True):
@@ -100,6 +102,10 @@ def attribution_figure(table: pd.DataFrame) -> Figure:
                 textcoords="offset points",
                 va="center",
                 fontsize=9,
+            )
+        if known(lines):
+            axis.plot(
+                lines["floor_s"], range(len(lines)), "|", color="black", markersize=22, markeredgewidth=2
             )
         engine_rows(axis, list(lines["engine"]))
         axis.set_xlim(0, table["wall_s"].max() * 1.14)
@@ -149,7 +155,8 @@ def gap_figure(points: pd.DataFrame) -> Figure:
 
 def attribution(points: pd.DataFrame) -> pd.DataFrame:
     """One line per run: wall time, seconds by part, steps, forwards, and what no part accounts for."""
-    runs = of(points, "run").set_index(["engine", "rows"])[["wall_s"]]
+    runs = of(points, "run").set_index(["engine", "rows"])
+    runs = runs[["wall_s", "floor_s"] if known(runs) else ["wall_s"]]
     parts = [f"{part}_s" for part in PARTS]
     grouped = of(points, "step").groupby(["engine", "rows"], sort=False)
     table = runs.join(grouped[[*parts, "forwards"]].sum()).join(grouped.size().rename("steps"))
@@ -174,6 +181,28 @@ def step_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
                 "median without [ms]": own[~own["carries"]]["ms"].median(),
                 "median with [ms]": with_prefill.median(),
                 "longest [ms]": own["ms"].max(),
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def reached_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """The floor of each engine's run, and how much of the possible its steps reached, by what they carried."""
+    steps, table = of(points, "step"), attribution(points)
+    lines = []
+    for run in table[table["rows"] == rows].itertuples():
+        own = steps[(steps["rows"] == rows) & (steps["engine"] == run.engine)]
+        own = own.assign(seconds=own["end_s"] - own["start_s"], carries=own["prefill_tokens"] > 0)
+        sums = own.groupby("carries")[["floor_s", "seconds"]].sum().reindex([False, True])
+        without, within = reached(sums["floor_s"], sums["seconds"])
+        lines.append(
+            {
+                "engine": run.engine,
+                "wall [s]": run.wall_s,
+                "floor [s]": run.floor_s,
+                REACHED: 100 * run.floor_s / run.wall_s,
+                "steps without prefill [%]": without,
+                "steps with prefill [%]": within,
             }
         )
     return pd.DataFrame(lines)

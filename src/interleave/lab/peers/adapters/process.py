@@ -4,10 +4,11 @@ Runs under the peer's own interpreter, so this file and the adapters beside it i
 library and the peer, never the rest of this package. What a library prints goes to standard error.
 
     {"requests": [{"prompt": [ids], "max_tokens": n}, ...], "late": request or null, "after_tokens": n}
-    {"wall_s": s, "times_s": [[...], ...], "tokens": [[...], ...], "late_s": s or null}
+    {"wall_s": s, "times_s": [[...], ...], "tokens": [[...], ...], "late_s": s or null, "peak_bytes": n or null}
 
 Times are seconds from the moment the requests were handed over; a late request is the last row. The
-first line that a process writes is `{"versions": {...}, "flags": {...}, "load_s": s}`.
+first line that a process writes is `{"versions": {...}, "flags": {...}, "load_s": s, "memory": {...}}`;
+an engine that does not say what it keeps in memory has null there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Request = dict[str, Any]
 
 
 class Adapter(Protocol):
-    """A loaded engine. `versions` and `flags` say what was run and how."""
+    """A loaded engine. `versions` and `flags` say what was run and how; `memory`, if there is one, what it keeps."""
 
     versions: dict[str, str]
     flags: dict[str, Any]
@@ -56,6 +57,7 @@ class Stepped:
     def __init__(self, engine: SteppedEngine) -> None:
         self.engine = engine
         self.versions, self.flags = engine.versions, engine.flags
+        self.memory: dict[str, int] | None = getattr(engine, "memory", None)
         self._next_key = 0
 
     def run(self, requests: Sequence[Request], late: Request | None, after_tokens: int) -> dict[str, Any]:
@@ -98,6 +100,16 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
+def memory_bytes(name: str) -> int | None:
+    """Resident memory of this process, now (VmRSS) or at its highest (VmHWM); None where Linux does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            lines = dict(line.split(":", 1) for line in status)
+    except (OSError, ValueError):
+        return None
+    return int(lines[name].split()[0]) * 1024 if name in lines else None
+
+
 def answer(make: Callable[[dict[str, Any]], Adapter]) -> None:
     """Load the engine with the options in the first argument (JSON), then answer until input ends."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -105,10 +117,11 @@ def answer(make: Callable[[dict[str, Any]], Adapter]) -> None:
     start = time.perf_counter()
     adapter = make(json.loads(sys.argv[1]))
     hello = {"versions": adapter.versions, "flags": adapter.flags, "load_s": time.perf_counter() - start}
+    hello["memory"] = getattr(adapter, "memory", None)
     print(json.dumps(hello), file=out, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
         found = adapter.run(command["requests"], command["late"], command["after_tokens"])
-        print(json.dumps(found), file=out, flush=True)
+        print(json.dumps({**found, "peak_bytes": memory_bytes("VmHWM")}), file=out, flush=True)
     out.close()
     os._exit(0)  # no library's threads or destructors can keep the process
