@@ -7,19 +7,20 @@ BIN := .venv/bin
 # lock: the tested torch; system: the one this machine brings. Remembered in .venv once chosen.
 TORCH ?= $(or $(firstword $(shell cat .venv/made-for 2>/dev/null)),lock)
 
-.PHONY: help report test test-all check gate book lab setup clean
+.PHONY: help report report-all test test-all check gate book lab setup clean
 
 help:
-	@echo "make report    run the quick experiments here and build the book of them"
-	@echo "make test      run the test suite (under 15 minutes)"
+	@echo "make report      run the quick experiments here and build the book of them"
+	@echo "make test        run the test suite (under 15 minutes)"
 	@echo
-	@echo "make test-all  the slow tests too (under an hour)"
-	@echo "make check     format, lint, types, import rules"
-	@echo "make gate      parity of every engine on the real weights"
-	@echo "make book      build the published book from the committed runs"
-	@echo "make lab       open the notebooks in JupyterLab"
-	@echo "make setup     .venv, packages and weights only (TORCH=system: keep this machine's torch)"
-	@echo "make clean     remove what was built here; .venv and the weights stay"
+	@echo "make report-all  every notebook at its quick size, not only the headline ones (under 25 minutes)"
+	@echo "make test-all    the slow tests too (under an hour)"
+	@echo "make check       format, lint, types, import rules"
+	@echo "make gate        parity of every engine on the real weights"
+	@echo "make book        build the published book from the committed runs"
+	@echo "make lab         open the notebooks in JupyterLab"
+	@echo "make setup       .venv, packages and weights only (TORCH=system: keep this machine's torch)"
+	@echo "make clean       remove what was built here; .venv and the weights stay"
 
 setup:
 	@PYTHON="$(PYTHON)" bash .ci/setup $(TORCH)
@@ -27,6 +28,9 @@ setup:
 
 report: setup
 	@$(BIN)/interleave report
+
+report-all: setup
+	@$(BIN)/interleave report --all
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow" --durations=10
