@@ -7,7 +7,7 @@ its published rows, the same ratio of a stored chapter, and why the two may poin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from interleave.report.evidence import Evidence, Stored
@@ -89,10 +89,12 @@ def batch(kind: str, top: str, bottom: str, quantity: str = "wall_s") -> Callabl
     return measure
 
 
-def largest_batch(names: object, kind: str) -> str:
-    """The name of the largest batch of a kind. StopIteration without one."""
-    found = sorted({str(name) for name in names if str(name).startswith(kind)}, key=lambda name: int(name.removeprefix(kind)))  # type: ignore[attr-defined]  # fmt: skip
-    return next(iter(reversed(found)))
+def largest_batch(names: Iterable[str], kind: str) -> str:
+    """The name of the largest batch of a kind. KeyError without one."""
+    sizes = {int(name.removeprefix(kind)): name for name in names if name.startswith(kind)}
+    if not sizes:
+        raise KeyError(kind)
+    return sizes[max(sizes)]
 
 
 def of_batch(kind: str, engine: str, top: str, bottom: str) -> Callable[[Stored], float | None]:
