@@ -119,6 +119,7 @@ def test_the_code_that_draws_is_what_the_notebook_imports(write_notebook: Writer
         "interleave.report.figures.engine_rows",
         "interleave.report.figures.graded",
         "interleave.report.figures.style",
+        "interleave.report.marks",
         "interleave.report.printed",
     }
     assert found == drawing | {"interleave.report.notebook", "interleave.lab.experiments.closed_batches"}

@@ -92,10 +92,8 @@ def run_rows(config: Config, setting: ServingSetting, earlier: Mapping[str, list
         block_tokens=served.block_tokens,
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles. What all loads are multiples of
-    # is warmed up with the whole trace, since nothing was compiled before it.
-    few = requests if rate is None else [replace(one, due_s=0.0, max_new_tokens=2) for one in requests[:4]]
-    serve(engine, few)
+    # Discarded: fills caches and compiles whatever this engine compiles.
+    serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
     log = serve_checked(engine, requests)
     facts = {name: config[name] for name in RUN_FACTS} | _run_facts(log, rate)
     rows = [_request_row(record, longest_whole(config)) for record in log.requests]

@@ -53,7 +53,7 @@ class Evidence:
             return None
         try:
             found = measure(self.stored[experiment])
-        except (KeyError, IndexError, StopIteration):
+        except (KeyError, IndexError):
             return None
         return None if found is None or pd.isna(found) else float(found)
 

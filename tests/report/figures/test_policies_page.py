@@ -30,6 +30,7 @@ def test_the_notebook_becomes_a_page_with_other_choices(out: Path) -> None:
         "map_loads": [0.5],
         "map_requests": 20,
         "num_requests": 8,
+        "other_requests": 6,
         "max_rows": 3,
         "ttft_limits": [10.0],
         "gap_limits": [3.0],

@@ -80,6 +80,15 @@ def test_predictions_are_graded_by_their_chapter_or_wait() -> None:
     assert list(own.missed_table(table)["no."]) == ["1"]
 
 
+@pytest.mark.parametrize(
+    "path", sorted((data_dir() / "predictions").glob("*.md")), ids=lambda path: path.stem
+)
+def test_every_chapter_can_grade_its_predictions(path: Path) -> None:
+    """One that cannot: give its figure module a `graded(rows, params)` with the columns of `graded.verdict`."""
+    assert path.stem == own.OWN or own.grader(path.stem)
+    assert own.numbered(path.stem)
+
+
 def test_a_miss_that_nobody_explained_says_so(tmp_path: Path) -> None:
     miss = {"chapter": "Parity", "experiment": "parity", "no.": "1", "quantity": "x", "verdict": "missed"}
     assert list(own.missed_table(pd.DataFrame([miss]))["why"]) == ["not explained yet"]

@@ -101,7 +101,14 @@ class Params(WorkloadChoices):
         json_schema_extra={"unit": "requests"},
     )
     num_requests: int = Field(
-        16, ge=2, le=400, description="requests in a measured trace", json_schema_extra={"unit": "requests"}
+        32,
+        ge=2,
+        le=400,
+        description="requests in a trace with long prompts",
+        json_schema_extra={"unit": "requests"},
+    )
+    other_requests: int = Field(
+        10, ge=2, le=400, description="requests in the other traces", json_schema_extra={"unit": "requests"}
     )
     max_rows: int = Field(
         8, ge=1, le=256, description="requests served at once", json_schema_extra={"unit": "rows"}
@@ -149,7 +156,8 @@ PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {
         **CPU_PROFILE,
-        "num_requests": 60,
+        "num_requests": 80,
+        "other_requests": 50,
         "max_rows": 15,  # the most that a token budget of 64 / 4 allows
         "map_shares": (0.05, 0.7),
         "map_loads": (0.3, 0.6, 0.9),
@@ -160,6 +168,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "gpu": {
         **GPU_PROFILE,
         "num_requests": 400,
+        "other_requests": 400,
         "max_rows": 32,
         "map_shares": (0.02, 0.05, 0.1, 0.7),
         "map_loads": (0.3, 0.6, 0.8, 0.9),
@@ -175,8 +184,12 @@ BASE_LABEL, LIMITS_LABEL, MAP_LABEL = "all rows decode", "within limits", "map, 
 def points(params: Params) -> list[Point]:
     """Capacities, single steps, runs, and what is computed from them; a point may read all before it."""
     common = params.model_dump(mode="json", include={"model", "dtype", "device", "scale", "seed"})
-    sizes = common | {"num_requests": params.num_requests, "max_rows": params.max_rows, "kind": "run"}
-    runs = [sizes | dict(zip(RUN_FACTS, run, strict=True)) for run in dict.fromkeys(_runs(params))]
+    sizes = common | {"max_rows": params.max_rows, "kind": "run"}
+    requests = {True: params.num_requests, False: params.other_requests}
+    runs = [
+        sizes | {"num_requests": requests[run[0] == "long"]} | dict(zip(RUN_FACTS, run, strict=True))
+        for run in dict.fromkeys(_runs(params))
+    ]
     full = {"policy": CAPACITY_ENGINE, "order": USUAL_ORDER[CAPACITY_ENGINE], "token_budget": USUAL_BUDGET}
     whole_traces = {
         run_label(all_waiting): all_waiting for all_waiting in (run | full | {"load": None} for run in runs)
@@ -195,10 +208,11 @@ def points(params: Params) -> list[Point]:
 
 
 def _runs(params: Params) -> Iterator[tuple[str, float | None, str, str, int, float]]:
-    """`RUN_FACTS` of each, the same one possibly twice."""
+    """`RUN_FACTS` of each, the same one possibly twice. Only long prompts run at every load."""
+    near = max([load for load in params.loads if load < 1] or params.loads)
     for trace in params.traces:
         share = params.share if trace == "long" else None
-        for load in params.loads:
+        for load in params.loads if trace == "long" else (near,):
             for policy in params.policies:
                 for order in params.orders:
                     yield trace, share, policy, order, USUAL_BUDGET, load
@@ -219,7 +233,7 @@ def estimate_s(params: Params) -> list[float]:
         config = point.config
         if config["kind"] == "run":
             trace = policy_trace(config, None)
-            busy = trace.num_prompt_tokens * position_s + trace.num_new_tokens * step_s / 4
+            busy = trace.num_prompt_tokens * position_s + trace.num_new_tokens * step_s / 5
             seconds.append(busy / min(1.0, config["load"] or 1.0))
         elif config["kind"] == "steps":
             turns = (config["repeats"] + 1) * 4
@@ -227,7 +241,7 @@ def estimate_s(params: Params) -> list[float]:
                 config["rows"] * 130 * position_s + turns * sum(config["chunks"]) * position_s + 1.0
             )
         else:
-            seconds.append(1.0 if config["kind"] == "limits" else 5.0 + params.map_requests / 50)
+            seconds.append(1.0 if config["kind"] == "limits" else 3.0 + params.map_requests / 80)
     return seconds
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from pydantic import BaseModel
 
 from interleave.lab.reference import load_published
 from interleave.report.figures.graded import verdict
@@ -168,3 +169,8 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
         ("6", "ratios on both sides of the published one (1: yes)", both_sides, 1, 1),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in lines])
+
+
+def graded(points: pd.DataFrame, _params: BaseModel) -> pd.DataFrame:
+    """The verdicts, from the experiment's rows."""
+    return verdicts(calls(points))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pandas as pd
@@ -22,16 +23,17 @@ COLUMNS = ["no.", "quantity", "predicted", "measured", "verdict"]
 OWN = "predictions"
 
 
-def graded(experiment: str, stored: Stored) -> pd.DataFrame | None:
-    """A chapter's own verdicts, by its figure module's `graded(rows, params)` or `verdicts(rows)`; None without."""
-    module = import_module(f"interleave.report.figures.{experiment}")
-    if hasattr(module, "graded"):
-        found = module.graded(stored.frame, stored.params)
-    elif hasattr(module, "verdicts"):
-        found = module.verdicts(stored.frame)
-    else:
-        return None
-    return pd.DataFrame(found)[COLUMNS]
+def grader(experiment: str) -> Callable[[Stored], pd.DataFrame]:
+    """How a chapter grades its predictions: `graded(rows, params)` or `verdicts(rows)` of its figure module,
+    or of the module of its tables. LookupError for a chapter without."""
+    for name in (experiment, f"{experiment}_tables"):
+        path = f"interleave.report.figures.{name}"
+        module = import_module(path) if find_spec(path) else None
+        if hasattr(module, "graded"):
+            return lambda stored: module.graded(stored.frame, stored.params)  # type: ignore[union-attr]
+        if hasattr(module, "verdicts"):
+            return lambda stored: module.verdicts(stored.frame)  # type: ignore[union-attr]
+    raise LookupError(f"no figure module of {experiment} has `graded(rows, params)` or `verdicts(rows)`")
 
 
 def numbered(experiment: str) -> list[str]:
@@ -46,8 +48,9 @@ def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
     for experiment, title in titles.items():
         if experiment == OWN or not (data_dir() / "predictions" / f"{experiment}.md").is_file():
             continue
-        table = graded(experiment, evidence.stored[experiment]) if experiment in evidence.stored else None
-        if table is None:
+        if experiment in evidence.stored:
+            table = grader(experiment)(evidence.stored[experiment])[COLUMNS]
+        else:
             table = pd.DataFrame(
                 [{"no.": n, "verdict": AWAITS} for n in numbered(experiment)], columns=COLUMNS
             )

@@ -11,14 +11,12 @@ import re
 import pandas as pd
 
 from interleave.lab.long_prompts import NEW_TOKENS
+from interleave.lab.policy_runs import RUN_FACTS, USUAL_BUDGET, USUAL_ORDER
 from interleave.lab.reference import load_published
 from interleave.report.figures.graded import BEYOND, ratio, verdict
 from interleave.report.figures.regime_map import agreement, measured_latencies, ratios, worst_without_long
 
-FACTS = ["trace", "share", "policy", "order", "token_budget", "load"]
 ORDER_WORDS = {"decode_first": "decodes", "prefill_first": "prompts"}
-USUAL_ORDER = {"whole": "prefill_first", "chunked": "decode_first", "mixed": "decode_first"}
-USUAL_BUDGET = 512
 
 
 def runs(points: pd.DataFrame) -> pd.DataFrame:
@@ -27,21 +25,22 @@ def runs(points: pd.DataFrame) -> pd.DataFrame:
     requests = points[(points["kind"] == "request") & points["load"].notna()].copy()
     requests["ttft_long_s"] = requests["ttft_s"].where(requests["long"].astype(bool))
     requests["ttft_short_s"] = requests["ttft_s"].where(~requests["long"].astype(bool))
-    grouped = requests.groupby(FACTS, dropna=False, sort=False)
+    grouped = requests.groupby(list(RUN_FACTS), dropna=False, sort=False)
     medians = grouped[["ttft_s", "ttft_long_s", "ttft_short_s", "max_gap_s", "tpot_s"]].median()
     facts = grouped[["rate", "served_rate", "output_rate", "gap_p50_s", "worst_gap_s"]].first()
     return facts.join(medians).reset_index()
 
 
 def compared(table: pd.DataFrame, trace: str, load: float) -> pd.DataFrame:
-    """The runs that compare policies and orders: one trace, one load, the usual budget."""
-    share = table[table["trace"] == "long"]["share"].max() if trace == "long" else None
-    chosen = (table["trace"] == trace) & (table["load"] == load) & (table["token_budget"] == USUAL_BUDGET)
-    if trace == "long":
-        shares = table[chosen].groupby("share").size()
-        share = float(shares.idxmax())  # further shares run for the map only, in fewer policies
-        chosen &= table["share"] == share
-    return table[chosen]
+    """The runs that compare policies and orders: one trace, one load, the usual budget.
+
+    Other shares of long prompts run for the map only, in fewer policies: the share with most runs is meant.
+    """
+    chosen = table[
+        (table["trace"] == trace) & (table["load"] == load) & (table["token_budget"] == USUAL_BUDGET)
+    ]
+    shares = chosen.groupby("share").size()  # empty for a trace without shares
+    return chosen if shares.empty else chosen[chosen["share"] == shares.idxmax()]
 
 
 def cut_at(points: pd.DataFrame) -> int:

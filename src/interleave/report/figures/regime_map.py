@@ -14,6 +14,7 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from interleave.lab.policy_runs import USUAL_BUDGET, USUAL_ORDER
 from interleave.lab.regime_map import LATENCIES, latencies
 from interleave.report.figures.style import panels
 
@@ -24,7 +25,6 @@ TITLES = {
     "ttft_long_s": "TTFT, long prompts",
 }
 FARTHEST = 3.0  # doublings at which the colours end
-USUAL = {"whole": "prefill_first", "mixed": "decode_first"}
 
 
 def ratios(table: pd.DataFrame) -> pd.DataFrame:
@@ -43,8 +43,8 @@ def simulated_cells(points: pd.DataFrame, kind: str = "cell") -> pd.DataFrame:
 def measured_latencies(points: pd.DataFrame) -> pd.DataFrame:
     """One line per measured share, load and policy of the map."""
     requests = points[(points["kind"] == "request") & (points["trace"] == "long") & points["load"].notna()]
-    usual = requests["order"] == requests["policy"].map(USUAL)
-    requests = requests[usual & (requests["token_budget"] == 512)]
+    usual = requests["order"] == requests["policy"].map(USUAL_ORDER)
+    requests = requests[usual & (requests["token_budget"] == USUAL_BUDGET)]
     columns = ["ttft_s", "max_gap_s", "long"]
     lines = [
         dict(zip(("share", "load", "policy"), facts, strict=True)) | latencies(_records(own[columns]))
