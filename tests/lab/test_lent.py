@@ -35,9 +35,9 @@ def rows_of(out, experiment):
     return PointStore(out / "results", PROFILE, experiment).load_all()
 
 
-@pytest.mark.parametrize("name", [s.name for s in SECTIONS if s.name not in ("kernels", "layouts")])
+@pytest.mark.parametrize("name", [s.name for s in SECTIONS if s.name != "kernels"])
 def test_every_section_measures_and_stores(name, tmp_path):
-    """The kernels' own sections need the interpreter and have a test of their own."""
+    """All but the kernels, which need the interpreter and have a test of their own."""
     said = []
     run_section(name, tmp_path, "tiny", time.monotonic() + 300, say=said.append)
     section = next(s for s in SECTIONS if s.name == name)
@@ -48,17 +48,17 @@ def test_every_section_measures_and_stores(name, tmp_path):
     assert sum("about" in line and "n = " in line for line in said) == len(planned)
 
 
-def test_kernels_and_layouts_under_the_interpreter(tmp_path):
+def test_kernels_under_the_interpreter(tmp_path):
     pytest.importorskip("triton", reason="triton has wheels for Linux only")
     run_section("kernels", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
     rows = rows_of(tmp_path, "kernel_checks")
+    layouts = ("separate", "union", "segmented")
     assert {row["kernel"] for row in rows} == {
         *("rms_norm", "swiglu", "rope_write", "argmax"),
-        *("paged_decode", "packed_prefill", "segmented", "union_tiles"),
+        *layouts,
+        *(f"{layout}, chunk of 33" for layout in layouts),
     }
     assert failures(rows) == 0, rows
-    run_section("layouts", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
-    assert [row["layout"] for row in rows_of(tmp_path, "layouts")] == ["separate", "segmented", "union"]
 
 
 def test_a_wrong_kernel_is_caught(tmp_path, monkeypatch):

@@ -19,15 +19,15 @@ from interleave.engine.build import build_engine
 from interleave.engine.compilations import compilations
 from interleave.engine.executor import BatchExecutor
 from interleave.engine.recording import recorder
+from interleave.lab.device_times import timed
 from interleave.lab.lent.choices import Choices
-from interleave.lab.lent.layouts import timed
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.model.sources import LoadedModel, load_model
 from interleave.schedule.block_pool import need_blocks
 from interleave.schedule.request import Request
 
-MODULES = ("lent/layouts",)
+MODULES = ("device_times",)
 ENGINES = ("chunked", "recorded")
 EMPTY_KERNELS = 1000
 WARM_STEPS = 3

@@ -6,39 +6,36 @@ largest of the answer. The bound counts the roundings that a kernel makes; it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from interleave.lab.lent import attention_calls as calls
+from interleave.lab.layout_calls import layouts, make_call
 from interleave.lab.lent.choices import Choices
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
+from interleave.model.attention.reference import ReferenceAttention
 from interleave.model.config import ModelConfig
 from interleave.model.config_hf import shipped_config
 from interleave.model.ops import reference
 from interleave.model.sources import DTYPES
 
-MODULES = ("lent/attention_calls",)
+MODULES = ("layout_calls",)
 BOUND_STEPS = 4.0
 """Two roundings of what goes in and one of what comes out, and one to spare. In float32 sums of many
 products round more often than that: 64 there."""
 BOUND_STEPS_FP32 = 64.0
-DECODES = [(1, 1), (63, 1), (64, 1), (65, 1), (700, 1), (2049, 1)]
-CHUNKS = [(100, 100), (700, 130), (33, 2)]
+CONTEXTS, CHUNK = [1, 63, 64, 65, 700, 2049], 130
+"""Around the edges of blocks and of splits of the context, and tiles that a chunk does not fill."""
 
 
 def points(params: Choices) -> list[Point]:
-    """Real shapes in reach, one type each."""
-    return [
-        Point(dtype, params.config("block_tokens") | {"dtype": dtype, "deepest": _deepest(params)})
-        for dtype in params.dtypes
-    ]
-
-
-def _deepest(params: Choices) -> int:
-    return max(context for context, _ in DECODES) if params.device == "cuda" else 100
+    """Real shapes, one type each."""
+    real = params.device == "cuda"
+    sizes = {"contexts": CONTEXTS if real else CONTEXTS[:4], "chunk": CHUNK if real else 33}
+    return [Point(dtype, params.config() | sizes | {"dtype": dtype}) for dtype in params.dtypes]
 
 
 def estimate_s(params: Choices) -> list[float]:
@@ -57,7 +54,8 @@ def measure(point: Point, _setting: None, _earlier: Mapping[str, list[Row]]) -> 
     config = point.config
     dtype, device = DTYPES[config["dtype"]], config["device"]
     shape = shipped_config(config["model"])
-    found = _ops(shape, dtype, device) | _attention(config, shape, dtype, device)
+    found = _ops(shape, dtype, device)
+    found |= _attention(shape, config["contexts"], config["chunk"], dtype, device)
     bound = BOUND_STEPS_FP32 if dtype == torch.float32 else BOUND_STEPS
     return [
         {
@@ -112,25 +110,19 @@ def _ops(shape: ModelConfig, dtype: torch.dtype, device: str) -> dict[str, float
 
 
 def _attention(
-    config: Mapping[str, object], shape: ModelConfig, dtype: torch.dtype, device: str
+    shape: ModelConfig, contexts: list[int], chunk: int, dtype: torch.dtype, device: str
 ) -> dict[str, float]:
-    from dataclasses import replace
-
-    shape = replace(shape, num_hidden_layers=1)
-    deepest, size = int(str(config["deepest"])), int(str(config["block_tokens"]))
-    decodes = [row for row in DECODES if row[0] <= deepest]
-    chunks = [row for row in CHUNKS if row[0] <= deepest]
-    scenes: list[tuple[str, list[tuple[int, int]], Callable[[calls.Scene], calls.Call]]] = [
-        ("paged_decode", decodes, calls.by_plan),
-        ("packed_prefill", chunks, calls.by_plan),
-        ("segmented", decodes + chunks, calls.by_segments),
-        ("union_tiles", decodes, calls.by_union),
-    ]
-    found = {}
-    for name, rows, made in scenes:
-        one = calls.scene(shape, rows, size, dtype, device)
-        # Errors scale with the values that are averaged, not with their mean: those are about 1.
-        got, right = made(one)(0), calls.exact(one)
-        largest = one.cache.v[0].abs().max().double()
-        found[name] = float((got.double() - right.double()).abs().max() / (largest * torch.finfo(dtype).eps))
+    """Errors in steps of the largest value that is averaged: the averages themselves may be near 0."""
+    found: dict[str, float] = {}
+    for beside in (0, chunk):
+        call = make_call(replace(shape, num_hidden_layers=1), contexts, beside, dtype, device)
+        oracle = ReferenceAttention(call.cache)
+        oracle.plan(call.together)
+        # On values as they are stored, in float32 throughout: the answer is not rounded to the type.
+        right = oracle.run(0, call.q.float(), call.k, call.v)
+        largest = call.cache.v[0].abs().max().double()
+        for layout, attend in layouts(call, "triton").items():
+            got = attend(0).double()
+            steps = float((got - right.double()).abs().max() / (largest * torch.finfo(dtype).eps))
+            found[f"{layout}, chunk of {beside}" if beside else layout] = 1e9 if steps != steps else steps
     return found

@@ -47,7 +47,7 @@ SECTIONS = (
     _section("agreement", "lent.agreement", 30),
     _section("kernels", "lent.kernel_checks", 40),
     _section("parity", "lent.gate_random", 60),
-    _section("layouts", "lent.layouts", 25),
+    _section("layouts", "experiments.kernel_layout", 30),
     _section("decode", "lent.decode_steps", 50),
     _section(
         "closed",
@@ -70,6 +70,16 @@ def _full(section: Section) -> Any:
 
 
 _SMALL: dict[str, dict[str, Any]] = {
+    "kernel_layout": {
+        "shape": "tiny",
+        "layers": 2,
+        "rows": (3,),
+        "contexts": (20,),
+        "spreads": (0.0,),
+        "chunk": 5,
+        "mix_scale": 16,
+        "repeats": 2,
+    },
     "closed_batches": {"rows": (2,), "recorded_runs": 1, "batches": ("mixed",)},
     "step_trace": {"rows": (2,), "num_requests": 4, "engines": ("chunked", "recorded")},
     "chunk_budget": {
@@ -89,7 +99,8 @@ def _tiny(section: Section) -> Any:
         return TINY
     experiment: Any = section.experiment()
     shared = {"model": "dummy:tiny-wide", "dtype": "fp32", "device": "cpu", "scale": 16}
-    return experiment.Params(**(shared | section.change | _SMALL[section.experiment_name]))
+    known = {name: value for name, value in shared.items() if name in experiment.Params.model_fields}
+    return experiment.Params(**(known | section.change | _SMALL[section.experiment_name]))
 
 
 SIZES: dict[str, Callable[[Section], Any]] = {"full": _full, "tiny": _tiny}

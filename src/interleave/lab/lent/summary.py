@@ -45,13 +45,19 @@ def _checks(rows: list[Row]) -> Iterator[str]:
 
 
 def _layouts(rows: list[Row]) -> Iterator[str]:
-    best = {row["contexts"]: row["layer_s"] for row in rows if row["layout"] == "separate"}
-    for row in rows:
-        ratio = _number(row["layer_s"]) / _number(best[row["contexts"]])
-        yield (
-            f"  {row['contexts']!s:38} {row['layout']!s:10} {_number(row['layer_s']) * 1e3:8.4f} ms a layer, "
-            f"{ratio:5.2f} x separate (n = {row['n']})"
+    for group in _grouped(rows, "rows", "mean", "spread", "chunk"):
+        first = group[0]
+        medians = {
+            layout: statistics.median(_number(row["call_s"]) for row in group if row["layout"] == layout)
+            for layout in dict.fromkeys(str(row["layout"]) for row in group)
+        }
+        what = "the mixed draw" if first["mean"] is None else f"{first['mean']}, spread {first['spread']}"
+        times = ", ".join(
+            f"{layout} {seconds * 1e3:.4f} ms ({seconds / medians['separate']:.2f} x)"
+            for layout, seconds in medians.items()
         )
+        count = len(group) // len(medians)
+        yield f"  {first['rows']:>3} rows of {what}, chunk {first['chunk']}: {times}, n = {count}"
 
 
 def _decode(rows: list[Row]) -> Iterator[str]:
@@ -126,7 +132,7 @@ _TABLES = {
     "agreement": _checks,
     "kernel_checks": _checks,
     "gate_random": _checks,
-    "layouts": _layouts,
+    "kernel_layout": _layouts,
     "decode_steps": _decode,
     "closed_batches": _closed,
     "step_trace": _trace,
