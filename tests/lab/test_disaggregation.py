@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,17 @@ def test_leaping_equals_stepping(rows: list[TraceRow], setting: Disaggregated) -
                 err_msg=name,
             )
         assert ours.num_steps == theirs.num_steps
+
+
+@settings(max_examples=20)
+@given(rows=streams())
+def test_a_decode_machine_that_runs_dry_computes_a_delivered_prompt_again(rows: list[TraceRow]) -> None:
+    setting = disaggregated(max_rows=4)
+    dry = replace(setting.decode.served, num_blocks=24, allocation="progressive")
+    setting = replace(setting, decode=replace(setting.decode, served=dry))
+    run = setting.run(rows, len(rows), MODEL)
+    assert run.table.num_completed == len(rows)
+    assert run.table.gaps.distribution()["n"] == sum(row.new_tokens - 1 for row in rows)
 
 
 def test_decoding_apart_takes_the_steps_of_decoding_together() -> None:

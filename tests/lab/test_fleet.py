@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,12 +84,18 @@ def test_turns_make_independent_simulations(rows: list[TraceRow], model: Latency
 
 @pytest.mark.parametrize("routing", sorted(ROUTINGS))
 @settings(max_examples=30)
-@given(rows=streams(), model=models(), number=st.integers(2, 4))
+@given(
+    rows=streams(),
+    model=models(),
+    number=st.integers(2, 4),
+    allocation=st.sampled_from(["reserve", "progressive"]),
+)
 def test_leaping_equals_stepping(
-    routing: str, rows: list[TraceRow], model: LatencyModel, number: int
+    routing: str, rows: list[TraceRow], model: LatencyModel, number: int, allocation: str
 ) -> None:
-    """Also for a router that asks in the middle of a leap what has been done."""
-    fleet = Fleet(served=served(), num_replicas=number, routing=routing)
+    """Also for a router that asks in the middle of a leap what has been done, and where pools run dry."""
+    small = replace(served(), num_blocks=24, allocation=allocation)
+    fleet = Fleet(served=small, num_replicas=number, routing=routing)
     leapt = fleet.run(rows, len(rows), model, leap=True).table
     stepped = fleet.run(rows, len(rows), model, leap=False).table
     for name in (*COLUMNS, *COUNTS):
@@ -135,6 +142,15 @@ def test_the_least_busy_replica_is_chosen(
         wanted = [load[0 if routing == "shortest_queue" else 1] for load in loads]
         assert chosen == wanted.index(min(wanted)), (request, wanted)
         given[chosen].append((request, row))
+
+
+def test_what_a_preempted_row_lost_is_outstanding_again() -> None:
+    """Two rows outgrow a pool of 12 blocks: one restarts, and its positions are counted a second time."""
+    rows = [TraceRow(0.0, 8, 25), TraceRow(0.0, 8, 25)]
+    dry = replace(served(), num_blocks=12, allocation="progressive")
+    run = Fleet(served=dry, routing="least_loaded").run(rows, 2, FLOOR)  # checks that nothing is left over
+    assert run.table.num_preemptions > 0
+    assert run.table.num_completed == 2
 
 
 def test_a_router_that_looks_beats_one_that_does_not() -> None:

@@ -29,6 +29,7 @@ _ENGINE_OPTIONS = [
         help="Most requests served at once, each machine.",
     ),
     click.option("--num-blocks", type=int, help="Blocks of each pool.  [default: never short]"),
+    click.option("--allocation", default="reserve", show_default=True, help="reserve or progressive."),
     click.option(
         "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
     ),
@@ -74,7 +75,8 @@ def _build(choices: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)
     own = {
-        name: choices[name] for name in ("engine", "chunk_budget", "tpot_target_s", "max_rows", "num_blocks")
+        name: choices[name]
+        for name in ("engine", "chunk_budget", "tpot_target_s", "max_rows", "num_blocks", "allocation")
     }
     served = Served(**own, block_tokens=scaled_block_tokens(scale))
     served.scheduler()  # refuses what cannot work before anything is simulated

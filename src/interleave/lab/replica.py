@@ -14,6 +14,7 @@ from interleave.engine.loop import RunClock, Server
 from interleave.lab.latency_model import TICKS_PER_S
 from interleave.lab.request_table import RequestTable
 from interleave.lab.simulated_executor import SimulatedExecutor
+from interleave.schedule.plan import Preemption
 from interleave.schedule.request import Request
 
 OnStep = Callable[[StepOutcome, float], None]
@@ -62,6 +63,8 @@ class Replica:
         self._step_tokens = outcome.prefill_tokens + len(outcome.tokens)
         self._num_ended = len(outcome.finished)
         self._outstanding -= self._repeats * self._step_tokens
+        if outcome.plan.preempted:
+            self._outstanding += sum(map(_lost_tokens, outcome.plan.preempted))
         self._num_requests -= self._num_ended
 
     def num_requests(self, at_s: float) -> int:
@@ -92,3 +95,10 @@ class Replica:
             raise AssertionError(
                 f"replica {self.index}: {self._num_requests} requests and {self._outstanding} tokens are left over"
             )
+
+
+def _lost_tokens(gone: Preemption) -> int:
+    """Positions to compute again; of a row that was about to decode a delivered prompt, its newest token too."""
+    row = gone.row
+    about_to_decode = not row.emitted and gone.num_computed >= row.request.prefill_target
+    return gone.num_computed + about_to_decode
