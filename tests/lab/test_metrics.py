@@ -207,6 +207,8 @@ def test_summary(log):
         "decode_rows": 5,
         "padded_tokens": 3,
         "copied_tokens": 8,
+        "preempted": 0,
+        "recomputed_tokens": 0,
         "busy_s": 7.5,
         "parts_s": {"decode": 7.5},
     }

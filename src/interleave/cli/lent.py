@@ -31,6 +31,11 @@ def gpu_run(
     is stored as it is measured; the last lines are a summary, and OUT/lent.tar.gz holds it all for
     `interleave ingest`. scripts/gpu_run.sh starts it on a host that has only this repository. --size
     tiny is a dry run of the same code.
+
+    \b
+    Examples:
+      interleave gpu-run --out lent --expect H200
+      interleave gpu-run --out lent --device cpu --size tiny
     """
     from interleave.lab.files import check_writable
     from interleave.lab.lent.run import MANIFEST, run_section, run_sections
@@ -63,6 +68,10 @@ def ingest(archive: Path) -> None:
 
     Every point is read back as strictly as any stored one. Nothing is filed unless all of it is sound
     and none of it lies beside points of another device.
+
+    \b
+    Example:
+      interleave ingest lent/lent.tar.gz
     """
     from interleave.lab.lent.ingest import file_archive
     from interleave.lab.paths import data_dir
