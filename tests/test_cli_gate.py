@@ -52,7 +52,7 @@ def test_equal_engines(tmp_path):
         f"({found['distinct_tokens']} distinct tokens in the answers)"
     ]
     progress = done.stderr.splitlines()
-    assert sum(line.startswith("mixed ") for line in progress) == 4
+    assert sum(line.startswith("mixed ") for line in progress) == 5
     assert all("exact" in line for line in progress)
 
 
