@@ -210,6 +210,22 @@ def test_under_a_target_for_the_time_of_a_step(policy: str) -> None:
     assert emitted == 30 + 20 + 20 + 8
 
 
+def test_positions_that_were_delivered_take_blocks_on_admission_and_are_lost_to_a_preemption() -> None:
+    subject = scheduler("chunked", 6)
+    subject.submit(Request("old", range(6), 9))
+    subject.submit(Request("delivered", range(5), 9, num_computed=4))
+    seen = []
+    while subject.has_work:
+        plan = subject.plan()
+        if plan.step == 0:
+            assert plan.composition() == ((("old", 0, 6),), (("delivered", 4, 1),))
+            assert blocks(subject) == {"old": 2, "delivered": 2}
+        seen += [(gone.row.request_id, gone.num_computed) for gone in plan.preempted]
+        subject.commit(plan, dict.fromkeys(subject.live_ids, 0))
+        subject.check()
+    assert seen == [("delivered", 11)]
+
+
 def test_unknown_allocation_names_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown allocation 'progresive'; did you mean 'progressive'"):
         SchedulerConfig("chunked", allocation="progresive")

@@ -19,7 +19,7 @@ Preemption by recomputation as in vLLM (Kwon et al., 2023), which admits on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from interleave.schedule.block_pool import BlockPool, need_blocks
@@ -46,8 +46,8 @@ class Allocation(Protocol):
         """How many of `repeats` recurrences of a plan whose blocks are taken run before the pool is dry; at least 1."""
         ...
 
-    def catch_up(self, rows: Iterable[Row]) -> None:
-        """Hand out what rows have come to need in recurrences that were booked at once."""
+    def catch_up(self, rows: Sequence[Row]) -> None:
+        """Hand out what rows that go on have come to need in recurrences that were booked at once."""
         ...
 
 
@@ -69,7 +69,7 @@ class Reserve:
     def most_repeats(self, forwards: Sequence[Forward], repeats: int) -> int:
         return repeats
 
-    def catch_up(self, rows: Iterable[Row]) -> None:
+    def catch_up(self, rows: Sequence[Row]) -> None:
         """Nothing: a row holds all that it can need."""
 
 
@@ -86,7 +86,8 @@ class Progressive:
         return min(need_blocks(known_len, size) + 1, need_blocks(total_len, size))
 
     def admit(self, row: Row) -> None:
-        """Nothing yet: the row's first chunk takes what it needs."""
+        """Nothing but for positions that were delivered; the row's first chunk takes what it needs."""
+        self._extend(row, row.num_computed)
 
     def take(self, forwards: Sequence[Forward]) -> bool:
         if self._growth(forwards) > self._pool.num_free:
@@ -120,9 +121,10 @@ class Progressive:
             low, high = (middle, high) if self._growth(forwards, middle) <= free else (low, middle)
         return low
 
-    def catch_up(self, rows: Iterable[Row]) -> None:
+    def catch_up(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._extend(row, row.num_computed)
+            if row.finish_reason is None:
+                self._extend(row, row.num_computed)
 
 
 ALLOCATIONS: dict[str, type[Reserve] | type[Progressive]] = {"reserve": Reserve, "progressive": Progressive}

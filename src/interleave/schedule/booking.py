@@ -6,23 +6,18 @@ Knows neither the queue nor the pool; what becomes of an ended row is the schedu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from interleave.schedule.lockstep import Lockstep, LockstepForward, LockstepTokens
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row
 
 
-class Booked(NamedTuple):
-    """tokens: (request id, token) in plan order. ended: rows with a finish reason now."""
-
-    tokens: Sequence[tuple[str, int]]
-    ended: list[Row]
-
-
-def book(plan: StepPlan, tokens: Mapping[str, int], repeats: int, together: Lockstep | None) -> Booked:
+def book(
+    plan: StepPlan, tokens: Mapping[str, int], repeats: int, together: Lockstep | None
+) -> tuple[Sequence[tuple[str, int]], list[Row]]:
     """Book `plan`, `repeats` times in a row; `tokens` holds the sampled token of every piece that yields one.
 
+    Returns (request id, token) in plan order, and the rows that have a finish reason now.
     KeyError, with nothing booked, when a token is missing.
     """
     ids: list[str] = []
@@ -58,7 +53,7 @@ def book(plan: StepPlan, tokens: Mapping[str, int], repeats: int, together: Lock
                 ended.append(row)
     if together is not None and emitted:
         _join(served, together)
-    return Booked(LockstepTokens(emitted, ids) if ids else emitted, ended)
+    return (LockstepTokens(emitted, ids) if ids else emitted), ended
 
 
 def _join(served: Sequence[tuple[Row, int, int | None]], together: Lockstep) -> None:

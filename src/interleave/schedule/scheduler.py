@@ -125,8 +125,9 @@ class Scheduler:
         Rows are preempted, youngest first, until the pool holds what all forwards of the step need. That
         never falls together with an admission: whoever is admitted leaves room for everybody's next step.
         """
-        resumed = self.queue.resume(self._rows)
-        admitted = self.queue.admit(self._rows, self.step)
+        queue = self.queue
+        resumed = queue.resume(self._rows) if queue.preempted else ()
+        admitted = queue.admit(self._rows, self.step) if queue.waiting else ()
         if self._lockstep is not None:
             for row in admitted:
                 if not row.is_prefilling:  # its prompt was computed elsewhere
@@ -141,7 +142,7 @@ class Scheduler:
         padded = bool(prefilling) and self.config.policy in ("padded", "static")
         repeats, full = 1, False
         if self.look_ahead:
-            full = bool(self.queue) or len(self._rows) >= self.config.max_rows
+            full = len(self._rows) >= self.config.max_rows or bool(queue.preempted or queue.waiting)
             # A budget that follows the time of a step shrinks as the history of a prompt grows.
             if self._tpot is None or not prefilling:
                 repeats = self._allocation.most_repeats(forwards, recurrences(forwards, decoding))
@@ -169,12 +170,12 @@ class Scheduler:
         repeats: book the plan so many times in a row (at most `plan.repeats`), the same token each
         time. KeyError, with nothing booked, when a token is missing.
         """
-        booked = book(plan, tokens, repeats, self._lockstep)
+        emitted, ended = book(plan, tokens, repeats, self._lockstep)
         self.step += repeats
         if repeats > 1:
-            self._allocation.catch_up(row for row in self._rows if row.finish_reason is None)
-        released, freed = self._release_ended(booked.ended) if booked.ended else ([], [])
-        return Committed(booked.tokens, released, freed)
+            self._allocation.catch_up(self._rows)
+        released, freed = self._release_ended(ended) if ended else ([], [])
+        return Committed(emitted, released, freed)
 
     def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
         """In order of admission. A static batch is held until all of it has ended."""
