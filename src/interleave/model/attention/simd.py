@@ -23,8 +23,8 @@ from interleave.model.simd.decode import decode_floats, decodes_in_place
 from interleave.model.simd.glue import threads_for
 from interleave.model.simd.threads import start_threads
 
-TILE_ROWS = 216
-"""Query rows, over the heads of a group, that a chunk tile aims for: whole tiles of `tiles.ROWS` for most groups."""
+TILE_ROWS = 192
+"""Query rows, over the heads of a group, that a chunk tile aims for: whole panels for most groups."""
 
 DECODE_COST = 16
 """A position of a decode row, which waits for memory, in row-positions of a tile, which computes."""
@@ -81,7 +81,7 @@ class SimdAttention:
             keys,
             values,
             (heads, len(keys), dim, batch.block_tokens),
-            np.float32(1.0 / math.sqrt(dim)),
+            np.float32(1.0 / math.sqrt(dim) / math.log(2.0)),
             batch.tables,
             batch.context_lens,
             batch.spans,

@@ -16,10 +16,10 @@ from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import (
     LANES,
     vadd,
-    vexp,
     vload,
     vmax,
     vmul,
+    vpower,
     vsplat,
     vstore,
     vsub,
@@ -95,7 +95,7 @@ def decode_row(
 
 @compiled
 def softmax_row(scores: np.ndarray, at: int, seen: int, padded_span: int) -> None:
-    """The softmax of `seen` scores in place, and zeros up to `padded_span`, in whole vectors."""
+    """The softmax of `seen` powers of two in place, and zeros up to `padded_span`, in whole vectors."""
     for index in range(seen, padded_span):
         scores[at + index] = LOWEST
     top = vload(scores, at)
@@ -104,7 +104,7 @@ def softmax_row(scores: np.ndarray, at: int, seen: int, padded_span: int) -> Non
     highest = vsplat(vtop(top))
     sums = vsplat(np.float32(0.0))
     for index in range(0, padded_span, LANES):
-        weight = vexp(vsub(vload(scores, at + index), highest))
+        weight = vpower(vsub(vload(scores, at + index), highest))
         vstore(scores, at + index, weight)
         sums = vadd(sums, weight)
     share = vsplat(np.float32(1.0) / vsum(sums))

@@ -1,8 +1,8 @@
-"""What attention needs beside tiles: dot products with keys as they lie, and keys turned over.
+"""What attention needs beside tiles: dot products with keys as they lie, and squares turned over.
 
 Keys lie position by position, `[positions, dim]`. A decode row reads each once, so its products with
-the query heads that share a KV head are summed across the lanes; a chunk uses a key for many queries,
-so it is worth turning LANES positions x LANES dims over into a panel. `dim` is a multiple of LANES.
+the query heads that share a KV head are summed across the lanes, `dim` being a multiple of LANES; a chunk's
+queries meet many keys, so they are turned over once, LANES queries x LANES dims at a time.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def multiply_step(
 
 
 def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple[list[Any], list[Any]]:
-    """(where a tile's sums go, what they begin with): what is there if `add`, else zero.
+    """(where a tile's sums go, what they begin with): what is there if `add`, else zero, unread.
 
     Sums that go on from what is there, and are not added to it at the end, have the same bits whether
     the depth is walked at once or in pieces.
@@ -104,7 +104,18 @@ def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple
         for row in range(rows)
         for half in range(2)
     ]
-    return places, [builder.select(add, load(builder, place), constant(0.0)) for place in places]
+    before = builder.block
+    reading, ready = builder.append_basic_block("reading"), builder.append_basic_block("ready")
+    builder.cbranch(add, reading, ready)
+    builder.position_at_end(reading)
+    found = [load(builder, place) for place in places]
+    builder.branch(ready)
+    builder.position_at_end(ready)
+    sums = [builder.phi(value.type) for value in found]
+    for phi, value in zip(sums, found, strict=True):
+        phi.add_incoming(constant(0.0), before)
+        phi.add_incoming(value, reading)
+    return places, sums
 
 
 def finish(builder: Builder, places: Sequence[Any], sums: Sequence[Any]) -> None:
@@ -116,15 +127,16 @@ def row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any
     return [builder.gep(a, [builder.mul(a_stride, I64(row))]) for row in range(rows)]
 
 
-def _wide_tile(rows: int) -> Callable[[Builder, Any], None]:
+def _wide_tile(rows: int, turned: bool) -> Callable[[Builder, Any], None]:
     def emit(builder: Builder, arguments: Any) -> None:
         c, c_stride, a, a_stride, b, b_stride, depth, add = arguments
-        at_row = row_pointers(builder, rows, a, a_stride)
+        at_row = row_pointers(builder, rows, a, I64(1) if turned else a_stride)
 
         def step(index: Any, sums: list[Any]) -> list[Any]:
             place = builder.gep(b, [builder.mul(index, b_stride)])
             panel = [load(builder, builder.gep(place, [I64(half * LANES)])) for half in range(2)]
-            return multiply_step(builder, sums, at_row, index, panel)
+            along = builder.mul(index, a_stride) if turned else index
+            return multiply_step(builder, sums, at_row, along, panel)
 
         places, start = begin(builder, rows, c, c_stride, add)
         finish(builder, places, loop(builder, depth, start, step))
@@ -136,21 +148,32 @@ def flag(builder: Builder, value: Any) -> Any:
     return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
 
 
-@emitted
-def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
-    """c[rows, PANEL] = (from c on, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
-    at = types.int64
-    signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
+def _multiply(name: str, turned: bool) -> Any:
+    """The intrinsic over `_wide_tile`s; `name` is that of the function that they share in a module."""
 
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add = arguments
-        kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG]
-        function = cases(builder, "wide_tile", kinds, {n: _wide_tile(n) for n in range(1, ROWS + 1)})
-        c, a, b = (
-            element_pointer(context, builder, signature.args[place], *pair)
-            for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
-        )
-        builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add)])
-        return context.get_dummy_value()
+    @emitted
+    def multiply(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
+        at = types.int64
+        signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
 
-    return signature, codegen
+        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add = arguments
+            kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG]
+            function = cases(builder, name, kinds, {n: _wide_tile(n, turned) for n in range(1, ROWS + 1)})
+            c, a, b = (
+                element_pointer(context, builder, signature.args[place], *pair)
+                for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
+            )
+            builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add)])
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return multiply
+
+
+multiply_tile = _multiply("wide_tile", turned=False)
+"""c[rows, PANEL] = (from c on, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
+
+multiply_turned_tile = _multiply("turned_tile", turned=True)
+"""As `multiply_tile`, with a[depth, rows] turned over: a_stride is from one depth to the next."""
