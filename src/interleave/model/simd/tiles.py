@@ -90,7 +90,17 @@ def multiply_step(
     for number, row in enumerate(rows):
         x = splat(builder, builder.load(builder.gep(row, [index])))
         out += [fma(builder, x, panel[half], sums[2 * number + half]) for half in range(2)]
+    stay_rolled(builder)
     return out
+
+
+def stay_rolled(builder: Builder) -> None:
+    """An empty instruction that LLVM knows nothing about, so that it does not unroll the loop around it.
+
+    A step has enough independent sums as it is. Two at once, as LLVM's model of some CPUs wants them, have
+    their loads moved to the front, and the sums, which take most registers, then live in memory.
+    """
+    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
 
 
 def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple[list[Any], list[Any]]:
