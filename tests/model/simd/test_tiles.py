@@ -19,7 +19,7 @@ def assembly(cpu: str, rows: int, turned: bool) -> list[str]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = ir.Module()
-    kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG]
+    kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG, FLOAT_AT]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
     _wide_tile(rows, turned)(builder, function.args)

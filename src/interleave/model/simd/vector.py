@@ -100,6 +100,14 @@ def fma(builder: Builder, a: Any, b: Any, c: Any) -> Any:
     return call(builder, f"llvm.fma.v{LANES}f32", FLOATS, a, b, c)
 
 
+def prefetch(builder: Builder, pointer: Any) -> None:
+    """Have the line at an address fetched into the second-level cache; any address will do."""
+    bytes_at = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [bytes_at, I32, I32, I32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    builder.call(function, [builder.bitcast(pointer, bytes_at), I32(0), I32(2), I32(1)])
+
+
 def total(builder: Builder, value: Any) -> Any:
     """The sum of all lanes, added up pairwise by halves."""
     return builder.extract_element(_folded(builder, value, builder.fadd), I32(0))
