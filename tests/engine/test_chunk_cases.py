@@ -181,9 +181,9 @@ class PositionDecoder(RecordingDecoder):
         super().__init__(*args)  # type: ignore[arg-type]
         self.seen: list[list[tuple[int, int]]] = []
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: object) -> Tensor:  # type: ignore[override]
+    def forward(self, tokens: Tensor, positions: Tensor, *rest: object) -> Tensor:  # type: ignore[override]
         self.seen.append(list(zip(positions.tolist(), tokens.tolist(), strict=True)))
-        return super().forward(tokens, positions, attend)  # type: ignore[arg-type]
+        return super().forward(tokens, positions, *rest)  # type: ignore[arg-type]
 
 
 @EVERY_ENGINE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from interleave.model.decoder import Decoder
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 from interleave.model.sources import load_model
 from interleave.model.weights_hf import load_folder
 
@@ -98,6 +99,28 @@ def test_qwen2_with_qkv_bias(tmp_path: Path, tied: bool) -> None:
     _, weights = load_folder(tmp_path)
     biases = [layer.qkv_bias for layer in weights.layers]
     assert all(bias is not None and bias.abs().min() > 0 for bias in biases)
+
+
+@pytest.mark.parametrize("ops", [reference, cpu, simd], ids=["reference", "cpu", "simd"])
+def test_positions_that_nobody_asks_for_change_nothing(ops: ModuleType) -> None:
+    """The hidden states asked for are those of the whole, and the last layer works on them alone."""
+    tiny = load_model("tiny-gqa3").decoder
+    decoder, layers = Decoder(tiny.config, tiny.weights, ops), tiny.config.num_hidden_layers
+    ids, wanted, shapes = torch.arange(40), torch.tensor([39, 7, 8]), []
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        shapes.append((len(q), len(k), len(v)))
+        if len(q) == len(k):
+            return causal_attend(layer, q, k, v)
+        full = torch.zeros(len(k), *q.shape[1:])
+        full[wanted] = q
+        return causal_attend(layer, full, k, v)[wanted]
+
+    whole = decoder.forward(ids, torch.arange(40), causal_attend)[wanted]
+    part = decoder.forward(ids, torch.arange(40), attend, wanted)
+    assert part.shape == whole.shape
+    assert (part - whole).abs().max() < BOUND * whole.abs().max()
+    assert shapes == [(40, 40, 40)] * (layers - 1) + [(3, 40, 40)]
 
 
 @pytest.mark.weights

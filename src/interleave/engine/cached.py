@@ -38,9 +38,10 @@ class CachedExecutor:
             (piece,) = forward
             ids = torch.tensor(piece.row.tokens_between(piece.start, piece.stop), device=self.decoder.device)
             positions = torch.arange(piece.start, piece.stop, device=self.decoder.device)
-            hidden = self.decoder.forward(ids, positions, self._attend_at(piece.start))
+            last = torch.tensor([len(ids) - 1], device=self.decoder.device)
+            hidden = self.decoder.forward(ids, positions, self._attend_at(piece.start), last)
             laps.lap(forward_kind(forward))
-            tokens |= self._sample(forward, hidden[-1:])
+            tokens |= self._sample(forward, hidden)
             laps.lap("sample")
         return Executed(tokens, laps.parts_s)
 
@@ -53,12 +54,12 @@ class CachedExecutor:
 
     def _attend_at(self, start: int) -> Attend:
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            stop = start + len(q)
+            stop = start + len(k)
             self._k[layer][:, start:stop] = k.transpose(0, 1)
             self._v[layer][:, start:stop] = v.transpose(0, 1)
-            if start == 0:
-                return causal(layer, q, k, v)
-            return attend_newest(q, self._k[layer][:, :stop], self._v[layer][:, :stop])
+            if len(q) == 1:
+                return attend_newest(q, self._k[layer][:, :stop], self._v[layer][:, :stop])
+            return causal(layer, q, k, v)
 
         return attend
 

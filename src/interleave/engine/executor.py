@@ -17,7 +17,7 @@ from interleave.engine.batched import Executed
 from interleave.engine.layouts import BlockLayout, SlotLayout
 from interleave.engine.padded import copy_into, dense_prefill
 from interleave.engine.recorded import RecordedDecode
-from interleave.model.attention.backend import Attention
+from interleave.model.attention.backend import Attention, attend_last_queries
 from interleave.model.batch import pack
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
@@ -154,10 +154,11 @@ class BatchExecutor:
             forward, self.layout.table, self.cache.block_tokens, self.decoder.device, self.layout.walk_widest
         )
         self.attention.plan(batch)
-        hidden = self.decoder.forward(batch.tokens, batch.positions, self.attention.attend)
-        if len(hidden) == len(forward):
-            return hidden
-        return hidden[torch.from_numpy(batch.query_starts[1:] - 1).to(hidden.device)]
+        if len(batch.tokens) == len(forward):
+            return self.decoder.forward(batch.tokens, batch.positions, self.attention.attend)
+        last = torch.from_numpy(batch.query_starts[1:] - 1).to(self.decoder.device)
+        attend = attend_last_queries(self.attention, batch)
+        return self.decoder.forward(batch.tokens, batch.positions, attend, last)
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         self._sample.forget(rows)

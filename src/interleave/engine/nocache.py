@@ -27,9 +27,10 @@ class NoCacheExecutor:
             (piece,) = forward
             ids = torch.tensor(piece.row.tokens_between(0, piece.stop), device=self.decoder.device)
             positions = torch.arange(piece.stop, device=self.decoder.device)
-            hidden = self.decoder.forward(ids, positions, causal)
+            last = torch.tensor([len(ids) - 1], device=self.decoder.device)
+            hidden = self.decoder.forward(ids, positions, causal, last)
             laps.lap(forward_kind(forward))
-            tokens |= self._sample(forward, hidden[-1:])
+            tokens |= self._sample(forward, hidden)
             laps.lap("sample")
         return Executed(tokens, laps.parts_s)
 
@@ -38,6 +39,7 @@ class NoCacheExecutor:
 
 
 def causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention of one whole sequence over itself: q [n, heads, dim] -> [n, heads, dim]."""
+    """Causal attention of one sequence over itself: q [n, heads, dim], or only its last position's."""
+    every = len(q) == len(k)
     q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return grouped_sdpa(q, k, v, None, causal=True)[0].transpose(0, 1)
+    return grouped_sdpa(q, k, v, None, causal=every)[0].transpose(0, 1)

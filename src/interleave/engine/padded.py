@@ -49,12 +49,16 @@ def dense_prefill(decoder: Decoder, group: Forward) -> DenseGroup:
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         keys[layer] = k.view(rows, width, *k.shape[1:]).transpose(1, 2)
         values[layer] = v.view(rows, width, *v.shape[1:]).transpose(1, 2)
-        queries = q.view(rows, width, *q.shape[1:]).transpose(1, 2)
-        context = grouped_sdpa(queries, keys[layer], values[layer], mask, causal=mask is None)
+        queries = q.view(rows, -1, *q.shape[1:]).transpose(1, 2)
+        count = queries.shape[2]  # the whole width, or in the last layer each row's last position
+        visible = None if mask is None else mask[:, :, -count:]
+        causal = mask is None and count == width
+        context = grouped_sdpa(queries, keys[layer], values[layer], visible, causal)
         return context.transpose(1, 2).reshape(q.shape)
 
-    hidden = decoder.forward(torch.from_numpy(tokens).to(device).view(-1), positions.reshape(-1), attend)
-    return DenseGroup(hidden.view(rows, width, -1)[:, -1], keys, values, pads)
+    last = torch.arange(1, rows + 1, device=device) * width - 1
+    ids = torch.from_numpy(tokens).to(device).view(-1)
+    return DenseGroup(decoder.forward(ids, positions.reshape(-1), attend, last), keys, values, pads)
 
 
 def _mask(pad: Tensor, column: Tensor, dtype: torch.dtype) -> Tensor:

@@ -111,16 +111,30 @@ def head_flops(config: ModelConfig) -> int:
     return 2 * head_elements(config)
 
 
-def attention_flops(config: ModelConfig) -> int:
-    """Float operations for one position and one key, over all layers: scores and the weighted sum."""
-    return 4 * config.num_hidden_layers * config.num_attention_heads * config.head_dim
+def unsampled_flops(config: ModelConfig) -> int:
+    """Of `body_flops`, those that a position needs only if it is sampled: all of the last layer's but keys
+    and values, since nothing else reads its output."""
+    kv = 2 * config.num_key_value_heads * config.head_dim * config.hidden_size
+    return 2 * (body_elements(config) // config.num_hidden_layers - kv)
+
+
+def attention_flops(config: ModelConfig, num_layers: int) -> int:
+    """Float operations for one position and one key, over so many layers: scores and the weighted sum."""
+    return 4 * num_layers * config.num_attention_heads * config.head_dim
 
 
 def flops(work: Work, config: ModelConfig) -> int:
-    """Float operations of the linear layers, attention and head."""
+    """Float operations of the linear layers, attention and head that somebody asks for.
+
+    Attention of the last layer counts only where all positions are sampled: what the sampled ones among
+    others attend to is not known here, and leaving it out keeps a floor a floor.
+    """
+    unsampled = work.query_tokens - work.sampled_rows
+    num_layers = config.num_hidden_layers - (unsampled > 0)
     return (
         work.query_tokens * body_flops(config)
-        + work.attended_tokens * attention_flops(config)
+        - unsampled * unsampled_flops(config)
+        + work.attended_tokens * attention_flops(config, num_layers)
         + work.sampled_rows * head_flops(config)
     )
 

@@ -7,7 +7,7 @@ order of the pieces. It does not know about admission, phases or sampling parame
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ class PackedBatch:
     """n packed query positions of R rows. Arrays on the host are numpy, the rest are tensors.
 
     tokens, positions, slots: int64 [n] on the device; slots say where K and V go.
-    query_starts: int64 [R + 1]; row r owns packed positions query_starts[r] .. query_starts[r + 1].
+    query_starts: int64 [R + 1]; row r owns queries query_starts[r] .. query_starts[r + 1]: all of its packed
+    positions, or in `last_queries` one.
     context_lens: int64 [R]; positions of the row cached once this forward has written its own.
     tables: int64 [R, widest table]; block ids in order, padded with block 0.
     spans: int64 [R]; positions that attention walks, >= context_lens; the surplus is masked.
@@ -46,6 +47,10 @@ class PackedBatch:
     @property
     def query_lens(self) -> np.ndarray:
         return np.diff(self.query_starts)
+
+    def last_queries(self) -> PackedBatch:
+        """The same rows with one query position each, their last; slots still hold all n new positions."""
+        return replace(self, query_starts=np.arange(self.num_rows + 1))
 
 
 @dataclass(slots=True)

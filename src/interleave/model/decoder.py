@@ -21,14 +21,17 @@ from interleave.model.ops import reference
 from interleave.model.weights import Weights, pack_weights, step_bytes, weight_bytes
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [n, heads, head_dim]."""
+"""(layer, q [m, heads, head_dim], k and v [n, kv_heads, head_dim]) -> [m, heads, head_dim].
+
+m is n, but in the last layer of a forward that is asked for fewer positions than it is given.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
     """Keys and values go to `cache` at int64 slots [n] as they are rotated; `attend` finds them there.
 
-    attend: (layer, q [n, heads, head_dim]) -> [n, heads, head_dim].
+    attend: (layer, q [m, heads, head_dim]) -> [m, heads, head_dim], with m as in `Attend`.
     """
 
     cache: KVCache
@@ -59,8 +62,14 @@ class Decoder:
         return step_bytes(self._packed)
 
     @torch.inference_mode()
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend | InPlace) -> Tensor:
-        """Hidden states [n, hidden] after the final norm, for int64 tokens and positions [n]."""
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attend: Attend | InPlace, wanted: Tensor | None = None
+    ) -> Tensor:
+        """Hidden states after the final norm, for int64 tokens and positions [n].
+
+        wanted: the packed indices [m] of those that are asked for, None for all. Nothing reads the last
+        layer's output at the others, so they get keys and values there and no more.
+        """
         config, ops = self.config, self.ops
         heads, kv_heads, dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         cos, sin = self._cos[positions], self._sin[positions]
@@ -68,14 +77,16 @@ class Decoder:
         for index, layer in enumerate(self._packed.layers):
             residual, x = ops.add_norm(residual, delta, layer.input_norm, config.rms_norm_eps)
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, dim)
+            few = wanted if index == len(self._packed.layers) - 1 else None
+            residual = residual if few is None else residual[few]
             if isinstance(attend, InPlace):
                 keys, values = attend.cache.k[index], attend.cache.v[index]
                 q = ops.rotate_and_write(qkv, cos, sin, attend.slots, keys, values)
-                context = attend.attend(index, q)
+                context = attend.attend(index, q if few is None else q[few])
             else:
                 qkv = ops.rotate(qkv, cos, sin, heads + kv_heads)
                 q, k, v = qkv.split([heads, kv_heads, kv_heads], dim=1)
-                context = attend(index, q, k, v)
+                context = attend(index, q if few is None else q[few], k, v)
             delta = ops.linear(context.reshape(-1, heads * dim), layer.o)
             residual, x = ops.add_norm(residual, delta, layer.post_norm, config.rms_norm_eps)
             delta = ops.linear(ops.gated(x, layer.gate_up), layer.down)

@@ -169,6 +169,25 @@ def test_layers_are_separate_and_one_plan_serves_them_all(backend: str) -> None:
         assert (out - built.expected).abs().max() < TOLERANCE
 
 
+@EVERY_BACKEND
+@pytest.mark.parametrize("rows", [((40, 1), (70, 20), (16, 16), (90, 2)), ((300, 250),), ((1, 1), (129, 1))])
+@pytest.mark.parametrize("walk_widest", [False, True])
+def test_queries_of_last_positions_only(
+    backend: str, rows: tuple[tuple[int, int], ...], walk_widest: bool
+) -> None:
+    """The last layer's way: K and V of all new positions are written, each row attends from its last."""
+    built = build(Shape(rows, head_dim=64, walk_widest=walk_widest))
+    last = torch.tensor(built.batch.query_starts[1:] - 1)
+    attention = make(backend, built.cache)
+    attention.plan(built.batch)
+    attention.run(0, built.q, built.k, built.v)
+    attention.plan(built.batch.last_queries())
+    out = attention.run(LAYER, built.q[last], built.k, built.v)
+    assert (out - built.expected[last]).abs().max() < TOLERANCE
+    assert torch.equal(built.cache.k[LAYER][:, built.batch.slots], built.k.transpose(0, 1))
+    assert torch.equal(built.cache.v[LAYER][:, built.batch.slots], built.v.transpose(0, 1))
+
+
 @given(
     st.integers(1, 9),
     st.permutations(range(12)),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interleave.model.simd.compiled import code_folder, compiled
-from interleave.model.simd.vector import CPU_FEATURES, LANES, vexp, vload, vstore
+from interleave.model.simd.vector import CPU_FEATURES, LANES, vexp, vload, vpower, vstore
 
 HASWELL = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3"
 
@@ -42,6 +42,37 @@ def test_exponential_of_the_far_ends() -> None:
     assert out[3] == 1.0
     assert np.all((out[4:7] > 1e38) & np.isfinite(out[4:7]))
     assert np.isnan(out[7])
+
+
+@compiled
+def _powers(x: np.ndarray, out: np.ndarray) -> None:
+    for at in range(0, len(x), LANES):
+        vstore(out, at, vpower(vload(x, at)))
+
+
+def powers(x: np.ndarray) -> np.ndarray:
+    out = np.empty_like(x)
+    _powers(x, out)
+    return out
+
+
+def test_power_of_two_is_right_to_a_unit_and_a_half_in_the_last_place() -> None:
+    x = np.concatenate((np.linspace(-126.0, 20.0, 64 * 20_000), -np.geomspace(1e-8, 1.0, 64 * 2_000)))
+    x = x.astype(np.float32)
+    right = np.exp2(x.astype(np.float64))
+    units = np.abs(powers(x) - right) / np.spacing(right.astype(np.float32))
+    assert units.max() < 1.5
+
+
+def test_power_of_two_of_the_far_ends() -> None:
+    """Whole powers are exact, and there is no denormal number between the least one and 0."""
+    x = np.array([-np.inf, -1e30, -150.0, -126.9, -126.0, -1.0, 0.0, 8.0, np.nan], dtype=np.float32).repeat(
+        16
+    )
+    out = powers(x)[::16]
+    assert out[:4].tolist() == [0.0] * 4
+    assert out[4:8].tolist() == [2.0**-126, 0.5, 1.0, 256.0]
+    assert np.isnan(out[8])
 
 
 def test_machine_code_is_kept_by_source_and_cpu() -> None:

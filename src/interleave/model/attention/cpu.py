@@ -66,7 +66,7 @@ class CpuAttention:
         return self.run
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""
+        """Write k and v [n, kv_heads, dim], then attend q [m, heads, dim] -> [m, heads, dim]."""
         batch = self._batch
         assert batch is not None, "plan() comes before run()"
         self.cache.write(layer, batch.slots, k, v)

@@ -23,8 +23,8 @@ from interleave.model.simd.decode import decode_floats, decodes_in_place
 from interleave.model.simd.glue import threads_for
 from interleave.model.simd.threads import start_threads
 
-TILE_ROWS = 216
-"""Query rows, over the heads of a group, that a chunk tile aims for: whole tiles of `tiles.ROWS` for most groups."""
+TILE_ROWS = 192
+"""Query rows, over the heads of a group, that a chunk tile aims for: whole panels for most groups."""
 
 DECODE_COST = 16
 """A position of a decode row, which waits for memory, in row-positions of a tile, which computes."""
@@ -60,10 +60,10 @@ class SimdAttention:
         return self.run
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""
+        """Write k and v [n, kv_heads, dim], then attend q [m, heads, dim] -> [m, heads, dim]."""
         batch = self._batch
         assert batch is not None, "plan() comes before run()"
-        n, heads, dim = q.shape
+        num_queries, heads, dim = q.shape
         keys, values = self._keys[layer], self._values[layer]
         if self._group != heads // len(keys):
             self._deal(batch, heads // len(keys), dim)
@@ -71,17 +71,17 @@ class SimdAttention:
         new = (_flat(k), _flat(v), strides, self._slots, keys, values)
         threads = threads_for(k.numel())
         if threads == 1:
-            write_rows(*new, 0, n)
+            write_rows(*new, 0, len(k))
         else:
             write(*new, threads)
-        out = torch.empty((n, heads, dim))
+        out = torch.empty((num_queries, heads, dim))
         arguments = (
             _flat(q),
             _row_stride(q),
             keys,
             values,
             (heads, len(keys), dim, batch.block_tokens),
-            np.float32(1.0 / math.sqrt(dim)),
+            np.float32(1.0 / math.sqrt(dim) / math.log(2.0)),
             batch.tables,
             batch.context_lens,
             batch.spans,

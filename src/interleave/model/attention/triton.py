@@ -99,7 +99,7 @@ class TritonAttention:
         return InPlace(self.cache, self._slots, self._attend)
 
     def run(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k and v [n, kv_heads, dim], then attend q [n, heads, dim] -> [n, heads, dim]."""
+        """Write k and v [n, kv_heads, dim], then attend q [m, heads, dim] -> [m, heads, dim]."""
         assert self._slots is not None, "plan() comes before run()"
         kv_write(k, v, self._slots, self.cache.k[layer], self.cache.v[layer])
         return self._attend(layer, q)

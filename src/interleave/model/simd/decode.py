@@ -1,6 +1,7 @@
 """One decode row: scores where the keys lie, one softmax, and a sum of values where they lie.
 
-Memory sets the pace, so each key and value is read once, for all the query heads of its KV head. Every
+Memory sets the pace, so each key and value is read once, for all the query heads of its KV head, and asked
+for one block before it is needed: blocks lie anywhere, which no hardware foresees. Every
 position up to the row's span is read and computed with; those from its context on get no weight: their
 part of the sum goes where nobody looks, so that NaN in stale memory does no harm.
 """
@@ -12,14 +13,14 @@ import numpy as np
 from interleave.model.simd.compiled import compiled
 from interleave.model.simd.forms import PANEL
 from interleave.model.simd.scores import GROUPS, dot_keys
-from interleave.model.simd.tiles import ROWS, multiply_tile
+from interleave.model.simd.tiles import ROWS, multiply_tile, multiply_tile_ahead
 from interleave.model.simd.vector import (
     LANES,
     vadd,
-    vexp,
     vload,
     vmax,
     vmul,
+    vpower,
     vsplat,
     vstore,
     vsub,
@@ -67,7 +68,14 @@ def decode_row(
     for first in range(0, span, block_tokens):
         slot = table[first // block_tokens] * block_tokens
         count = min(block_tokens, span - first)
-        dot_keys(group, scratch, first, stride, scratch, queries, keys, head_at + slot * dim, dim, count)
+        ahead, after = keys, first + block_tokens
+        if after >= span:
+            ahead, after = values, 0
+        ahead_at = head_at + table[after // block_tokens] * block_tokens * dim
+        dot_keys(
+            group, scratch, first, stride, scratch, queries, keys, head_at + slot * dim, ahead, ahead_at,
+            dim, count,
+        )  # fmt: skip
     out_at = (at * heads + kv_head * group) * dim
     for head in range(group):
         softmax_row(scratch, head * stride, context_len, stride)
@@ -78,13 +86,15 @@ def decode_row(
         value_at = head_at + slot * dim
         count = min(block_tokens, span - first)
         seen = max(0, min(count, context_len - first))
+        after = min(first // block_tokens + 1, (span - 1) // block_tokens)
+        ahead_at = head_at + table[after] * block_tokens * dim
         for column in range(0, dim, PANEL):
             for head in range(0, group, ROWS):
                 rows, weight_at = min(ROWS, group - head), head * stride + first
                 if seen > 0:
-                    multiply_tile(
+                    multiply_tile_ahead(
                         rows, out, out_at + head * dim + column, dim, scratch, weight_at, stride,
-                        values, value_at + column, dim, seen, True,
+                        values, value_at + column, dim, seen, True, values, ahead_at + column,
                     )  # fmt: skip
                 if seen < count:
                     multiply_tile(
@@ -95,7 +105,7 @@ def decode_row(
 
 @compiled
 def softmax_row(scores: np.ndarray, at: int, seen: int, padded_span: int) -> None:
-    """The softmax of `seen` scores in place, and zeros up to `padded_span`, in whole vectors."""
+    """The softmax of `seen` powers of two in place, and zeros up to `padded_span`, in whole vectors."""
     for index in range(seen, padded_span):
         scores[at + index] = LOWEST
     top = vload(scores, at)
@@ -104,7 +114,7 @@ def softmax_row(scores: np.ndarray, at: int, seen: int, padded_span: int) -> Non
     highest = vsplat(vtop(top))
     sums = vsplat(np.float32(0.0))
     for index in range(0, padded_span, LANES):
-        weight = vexp(vsub(vload(scores, at + index), highest))
+        weight = vpower(vsub(vload(scores, at + index), highest))
         vstore(scores, at + index, weight)
         sums = vadd(sums, weight)
     share = vsplat(np.float32(1.0) / vsum(sums))

@@ -1,8 +1,8 @@
-"""What attention needs beside tiles: dot products with keys as they lie, and keys turned over.
+"""What attention needs beside tiles: dot products with keys as they lie, and squares turned over.
 
 Keys lie position by position, `[positions, dim]`. A decode row reads each once, so its products with
-the query heads that share a KV head are summed across the lanes; a chunk uses a key for many queries,
-so it is worth turning LANES positions x LANES dims over into a panel. `dim` is a multiple of LANES.
+the query heads that share a KV head are summed across the lanes, `dim` being a multiple of LANES; a chunk's
+queries meet many keys, so they are turned over once, LANES queries x LANES dims at a time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from interleave.model.simd.vector import (
     emitted,
     fma,
     load,
+    prefetch,
     store,
     total,
 )
@@ -34,14 +35,16 @@ GROUPS = 8
 
 def _dots(group: int) -> Callable[[Builder, Any], None]:
     def emit(builder: Builder, arguments: Any) -> None:
-        scores, stride, q, k, dim, count = arguments
+        scores, stride, q, k, following, dim, count = arguments
         vectors = builder.sdiv(dim, I64(LANES))
 
         def position(index: Any, _: list[Any]) -> list[Any]:
             key = builder.gep(k, [builder.mul(index, dim)])
+            later = builder.gep(following, [builder.mul(index, dim)])
 
             def step(part: Any, sums: list[Any]) -> list[Any]:
                 at = builder.mul(part, I64(LANES))
+                prefetch(builder, builder.gep(later, [at]))
                 keys = load(builder, builder.gep(key, [at]))
                 queries = [
                     load(builder, builder.gep(q, [builder.add(at, builder.mul(dim, I64(head)))]))
@@ -60,19 +63,25 @@ def _dots(group: int) -> Callable[[Builder, Any], None]:
 
 
 @emitted
-def dot_keys(typingctx, group, scores, scores_at, stride, q, q_at, k, k_at, dim, count):  # type: ignore[no-untyped-def]
-    """scores[group, count] (rows `stride` apart) = q[group, dim] times each of k[count, dim]; group <= GROUPS."""
+def dot_keys(  # type: ignore[no-untyped-def]
+    typingctx, group, scores, scores_at, stride, q, q_at, k, k_at, ahead, ahead_at, dim, count
+):
+    """scores[group, count] (rows `stride` apart) = q[group, dim] times each of k[count, dim]; group <= GROUPS.
+
+    ahead[count, dim] is what will be read next, and is fetched meanwhile.
+    """
     at = types.int64
-    signature = types.void(at, scores, at, at, q, at, k, at, at, at)
+    signature = types.void(at, scores, at, at, q, at, k, at, ahead, at, at, at)
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        group, scores, scores_at, stride, q, q_at, k, k_at, dim, count = arguments
-        kinds = [FLOAT_AT, I64, FLOAT_AT, FLOAT_AT, I64, I64]
+        group, scores, scores_at, stride, q, q_at, k, k_at, ahead, ahead_at, dim, count = arguments
+        kinds = [FLOAT_AT, I64, FLOAT_AT, FLOAT_AT, FLOAT_AT, I64, I64]
         function = cases(builder, "dots", kinds, {n: _dots(n) for n in range(1, GROUPS + 1)})
         scores = element_pointer(context, builder, signature.args[1], scores, scores_at)
         q = element_pointer(context, builder, signature.args[4], q, q_at)
         k = element_pointer(context, builder, signature.args[6], k, k_at)
-        builder.call(function, [group, scores, stride, q, k, dim, count])
+        ahead = element_pointer(context, builder, signature.args[8], ahead, ahead_at)
+        builder.call(function, [group, scores, stride, q, k, ahead, dim, count])
         return context.get_dummy_value()
 
     return signature, codegen

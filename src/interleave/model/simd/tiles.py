@@ -25,12 +25,16 @@ from interleave.model.simd.vector import (
     emitted,
     fma,
     load,
+    prefetch,
     splat,
     store,
 )
 
 ROWS = 12 if LANES == 16 else 6
 """Rows of a full tile: 24 of 32 registers hold its sums where vectors have 16 lanes, else 12 of 16."""
+
+LINE = 16
+"""Floats of a cache line."""
 
 FLAG = ir.IntType(1)
 FLOAT_AT = F32.as_pointer()
@@ -90,11 +94,21 @@ def multiply_step(
     for number, row in enumerate(rows):
         x = splat(builder, builder.load(builder.gep(row, [index])))
         out += [fma(builder, x, panel[half], sums[2 * number + half]) for half in range(2)]
+    stay_rolled(builder)
     return out
 
 
+def stay_rolled(builder: Builder) -> None:
+    """An empty instruction that LLVM knows nothing about, so that it does not unroll the loop around it.
+
+    A step has enough independent sums as it is. Two at once, as LLVM's model of some CPUs wants them, have
+    their loads moved to the front, and the sums, which take most registers, then live in memory.
+    """
+    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "", [], side_effect=True)
+
+
 def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple[list[Any], list[Any]]:
-    """(where a tile's sums go, what they begin with): what is there if `add`, else zero.
+    """(where a tile's sums go, what they begin with): what is there if `add`, else zero, unread.
 
     Sums that go on from what is there, and are not added to it at the end, have the same bits whether
     the depth is walked at once or in pieces.
@@ -104,7 +118,18 @@ def begin(builder: Builder, rows: int, c: Any, c_stride: Any, add: Any) -> tuple
         for row in range(rows)
         for half in range(2)
     ]
-    return places, [builder.select(add, load(builder, place), constant(0.0)) for place in places]
+    before = builder.block
+    reading, ready = builder.append_basic_block("reading"), builder.append_basic_block("ready")
+    builder.cbranch(add, reading, ready)
+    builder.position_at_end(reading)
+    found = [load(builder, place) for place in places]
+    builder.branch(ready)
+    builder.position_at_end(ready)
+    sums = [builder.phi(value.type) for value in found]
+    for phi, value in zip(sums, found, strict=True):
+        phi.add_incoming(constant(0.0), before)
+        phi.add_incoming(value, reading)
+    return places, sums
 
 
 def finish(builder: Builder, places: Sequence[Any], sums: Sequence[Any]) -> None:
@@ -116,15 +141,20 @@ def row_pointers(builder: Builder, rows: int, a: Any, a_stride: Any) -> list[Any
     return [builder.gep(a, [builder.mul(a_stride, I64(row))]) for row in range(rows)]
 
 
-def _wide_tile(rows: int) -> Callable[[Builder, Any], None]:
+def _wide_tile(rows: int, turned: bool, ahead: bool = False) -> Callable[[Builder, Any], None]:
     def emit(builder: Builder, arguments: Any) -> None:
-        c, c_stride, a, a_stride, b, b_stride, depth, add = arguments
-        at_row = row_pointers(builder, rows, a, a_stride)
+        c, c_stride, a, a_stride, b, b_stride, depth, add, following = arguments
+        at_row = row_pointers(builder, rows, a, I64(1) if turned else a_stride)
 
         def step(index: Any, sums: list[Any]) -> list[Any]:
             place = builder.gep(b, [builder.mul(index, b_stride)])
             panel = [load(builder, builder.gep(place, [I64(half * LANES)])) for half in range(2)]
-            return multiply_step(builder, sums, at_row, index, panel)
+            if ahead:
+                later = builder.gep(following, [builder.mul(index, b_stride)])
+                for line in range(0, 2 * LANES, LINE):
+                    prefetch(builder, builder.gep(later, [I64(line)]))
+            along = builder.mul(index, a_stride) if turned else index
+            return multiply_step(builder, sums, at_row, along, panel)
 
         places, start = begin(builder, rows, c, c_stride, add)
         finish(builder, places, loop(builder, depth, start, step))
@@ -136,21 +166,59 @@ def flag(builder: Builder, value: Any) -> Any:
     return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
 
 
+def _multiply(name: str, turned: bool = False) -> Any:
+    """The intrinsic over `_wide_tile`s; `name` is that of the function that they share in a module."""
+
+    @emitted
+    def multiply(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
+        at = types.int64
+        signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
+
+        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            emitters = {n: _wide_tile(n, turned) for n in range(1, ROWS + 1)}
+            _call(context, builder, signature, arguments, name, emitters, ir.Constant(FLOAT_AT, None))
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return multiply
+
+
+def _call(
+    context: Any, builder: Builder, signature: Any, arguments: Any, name: str, emitters: Any, following: Any
+) -> None:
+    """Call the function of `emitters` by the name of `name` with a product's arguments."""
+    rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add = arguments[:12]
+    kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG, FLOAT_AT]
+    function = cases(builder, name, kinds, emitters)
+    c, a, b = (
+        element_pointer(context, builder, signature.args[place], *pair)
+        for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
+    )
+    builder.call(
+        function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add), following]
+    )
+
+
+multiply_tile = _multiply("wide_tile")
+"""c[rows, PANEL] = (from c on, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
+
+multiply_turned_tile = _multiply("turned_tile", turned=True)
+"""As `multiply_tile`, with a[depth, rows] turned over: a_stride is from one depth to the next."""
+
+
 @emitted
-def multiply_tile(typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add):  # type: ignore[no-untyped-def]
-    """c[rows, PANEL] = (from c on, if add) a[rows, depth] @ b[depth, PANEL], all float32, rows <= ROWS."""
+def multiply_tile_ahead(  # type: ignore[no-untyped-def]
+    typingctx, rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add, ahead, ahead_at
+):
+    """As `multiply_tile`, fetching the panel at ahead[ahead_at:] meanwhile, laid out like b."""
     at = types.int64
-    signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean)
+    signature = types.void(at, c, at, at, a, at, at, b, at, at, at, types.boolean, ahead, at)
 
     def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        rows, c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, depth, add = arguments
-        kinds = [FLOAT_AT, I64, FLOAT_AT, I64, FLOAT_AT, I64, I64, FLAG]
-        function = cases(builder, "wide_tile", kinds, {n: _wide_tile(n) for n in range(1, ROWS + 1)})
-        c, a, b = (
-            element_pointer(context, builder, signature.args[place], *pair)
-            for place, pair in ((1, (c, c_at)), (4, (a, a_at)), (7, (b, b_at)))
-        )
-        builder.call(function, [rows, c, c_stride, a, a_stride, b, b_stride, depth, flag(builder, add)])
+        emitters = {n: _wide_tile(n, False, ahead=True) for n in range(1, ROWS + 1)}
+        following = element_pointer(context, builder, signature.args[12], *arguments[12:])
+        _call(context, builder, signature, arguments, "tile_ahead", emitters, following)
         return context.get_dummy_value()
 
     return signature, codegen

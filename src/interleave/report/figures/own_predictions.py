@@ -28,11 +28,13 @@ def grader(experiment: str) -> Callable[[Stored], pd.DataFrame]:
     or of the module of its tables. LookupError for a chapter without."""
     for name in (experiment, f"{experiment}_tables"):
         path = f"interleave.report.figures.{name}"
-        module = import_module(path) if find_spec(path) else None
+        if find_spec(path) is None:
+            continue
+        module = import_module(path)
         if hasattr(module, "graded"):
-            return lambda stored: module.graded(stored.frame, stored.params)  # type: ignore[union-attr]
+            return lambda stored: module.graded(stored.frame, stored.params)
         if hasattr(module, "verdicts"):
-            return lambda stored: module.verdicts(stored.frame)  # type: ignore[union-attr]
+            return lambda stored: module.verdicts(stored.frame)
     raise LookupError(f"no figure module of {experiment} has `graded(rows, params)` or `verdicts(rows)`")
 
 
