@@ -117,7 +117,8 @@ def test_a_model_multiplies_as_the_table_says(measured):
     fixed = load_model("tiny")
     assert fixed.linear.endswith("(fixed)")
     table = [
-        {**line, "seconds": {**line["seconds"], "median": 1.0 if line["path"] == best else 2.0}}
+        # A neighbour may have come while the best one ran; its best time says what it can do.
+        {**line, "seconds": {**line["seconds"], "median": 3.0, "min": 1.0 if line["path"] == best else 2.0}}
         for rows, best in ((1, "reference"), (3, "cpu"))
         for line in measured["linear_paths"]
         if line["rows"] == rows
