@@ -52,11 +52,11 @@ def test_a_simulated_figure_is_held_to_what_was_published(row: str, good: float,
 def test_what_needs_another_chapter_says_so() -> None:
     open_rows = {row: found.why for row, found in findings().items() if found.verdict == AWAITS}
     assert open_rows == {
-        "k01": "closed batches",
-        "k05": "policies",
-        "k09": "arrival curves",
-        "p06": "arrival curves",
-        "p07": "closed batches",
+        "k01": "needs the chapter on closed batches",
+        "k05": "needs the chapter on policies",
+        "k09": "needs the chapter on arrival curves",
+        "p06": "needs the chapter on arrival curves",
+        "p07": "needs the chapter on closed batches",
     }
 
 

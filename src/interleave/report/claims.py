@@ -99,7 +99,7 @@ def uniform_batch(row: Published, evidence: Evidence) -> Finding:
     """k01: chunked a few percent faster where nothing is padded, and the copy as the cause."""
     measured = evidence.measured("closed_batches", batch("uniform", "chunked", "paged"))
     if measured is None:
-        return Finding(None, AWAITS, "closed batches")
+        return Finding(None, AWAITS, "needs the chapter on closed batches")
     text = f"{spoken(100 * (1 - measured), 2)}% less"
     share = evidence.measured("closed_batches", _copy_share)
     why = "the copy's share of paged's wall time is not known here"
@@ -146,7 +146,7 @@ def piggybacked(row: Published, evidence: Evidence) -> Finding:
 
     measured = evidence.measured("policies", grows)
     if measured is None:
-        return Finding(None, AWAITS, "policies")
+        return Finding(None, AWAITS, "needs the chapter on policies")
     why = "free as long as a step waits for the weights; the arithmetic of a chunk is far past that here"
     return Finding(evidence.marked("policies", f"{spoken(measured, 2)} times the decodes alone"), said(measured <= NEARLY_FREE), why)  # fmt: skip
 
@@ -195,7 +195,7 @@ def tail_tpot(row: Published, evidence: Evidence) -> Finding:
 
     measured = evidence.measured("arrival_curves", measure)
     if measured is None:
-        return Finding(None, AWAITS, "arrival curves")
+        return Finding(None, AWAITS, "needs the chapter on arrival curves")
     why = "TPOT is a mean over an answer, so one stall of a long prompt is spread over all its tokens; the longest gap differs far more"
     return Finding(
         evidence.marked("arrival_curves", f"{spoken(measured, 2)} times"), said(within(row, measured)), why
@@ -206,7 +206,7 @@ def slightly_slower(row: Published, evidence: Evidence) -> Finding:
     """p07, and its grade: on the uniform batch chunked was predicted slower and measured faster."""
     measured = evidence.measured("closed_batches", batch("uniform", "chunked", "paged"))
     if measured is None:
-        return Finding(None, AWAITS, "closed batches")
+        return Finding(None, AWAITS, "needs the chapter on closed batches")
     slower = measured > 1
     text = f"{spoken(100 * abs(measured - 1), 2)}% {'slower' if slower else 'faster'}"
     why = "two forwards a step against a padded group that pads nothing"
@@ -223,7 +223,7 @@ def stays_near_peak(row: Published, evidence: Evidence) -> Finding:
 
     measured = evidence.measured("arrival_curves", measure)
     if measured is None:
-        return Finding(None, AWAITS, "arrival curves")
+        return Finding(None, AWAITS, "needs the chapter on arrival curves")
     why = (
         "the served rate at each load near and past capacity over that at the load before, at the worst place"
     )

@@ -57,7 +57,7 @@ def points(params: Params) -> list[Point]:
 
 
 def estimate_s(params: Params) -> list[float]:
-    return [25.0]
+    return [8.0]
 
 
 def prepare(params: Params) -> None:

@@ -45,7 +45,7 @@ def numbered(experiment: str) -> list[str]:
 
 
 def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
-    """Every prediction of this report: graded where the chapter has stored results, else it awaits a run."""
+    """Every prediction of this report, graded where the chapter has stored results; else a line for all of it."""
     lines: list[dict[str, Any]] = []
     for experiment, title in titles.items():
         if experiment == OWN or not (data_dir() / "predictions" / f"{experiment}.md").is_file():
@@ -53,9 +53,8 @@ def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
         if experiment in evidence.stored:
             table = grader(experiment)(evidence.stored[experiment])[COLUMNS]
         else:
-            table = pd.DataFrame(
-                [{"no.": n, "verdict": AWAITS} for n in numbered(experiment)], columns=COLUMNS
-            )
+            numbers = numbered(experiment)
+            table = pd.DataFrame([{"no.": f"{numbers[0]} to {numbers[-1]}", "verdict": AWAITS}], columns=COLUMNS)
         for line in table.to_dict("records"):
             lines.append({"chapter": title, "experiment": experiment, **{str(k): v for k, v in line.items()}})
     return pd.DataFrame(lines, columns=["chapter", "experiment", *COLUMNS])
