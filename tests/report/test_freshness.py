@@ -117,6 +117,7 @@ def test_the_code_that_draws_is_what_the_notebook_imports(write_notebook: Writer
     drawing = {
         "interleave.report.figures.closed_batches",
         "interleave.report.figures.engine_rows",
+        "interleave.report.figures.floors",
         "interleave.report.figures.graded",
         "interleave.report.figures.style",
         "interleave.report.marks",
