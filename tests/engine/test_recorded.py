@@ -221,7 +221,8 @@ def test_all_buckets_are_recorded_before_the_first_request() -> None:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_any_order_of_arrivals_aborts_and_ends(data: st.DataObject) -> None:
-    """Prefill first with little room makes rows sit out; whatever comes, tokens are those of `cached`."""
+    """Prefill first with little room makes rows sit out, a pool that runs dry sends them back to be computed
+    again in other blocks; whatever comes, tokens are those of `cached`."""
     order = data.draw(st.sampled_from(["decode_first", "prefill_first"]))
     rows = data.draw(st.integers(1, 6))
     subject = engine(
@@ -229,6 +230,7 @@ def test_any_order_of_arrivals_aborts_and_ends(data: st.DataObject) -> None:
         tiny(),
         max_rows=rows,
         order=order,
+        allocation=data.draw(st.sampled_from(["reserve", "progressive"])),
         token_budget=data.draw(st.integers(rows + 1, 12)),
         block_tokens=16,
         num_blocks=data.draw(st.integers(3, 12)),
