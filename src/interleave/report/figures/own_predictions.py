@@ -54,7 +54,9 @@ def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
             table = grader(experiment)(evidence.stored[experiment])[COLUMNS]
         else:
             numbers = numbered(experiment)
-            table = pd.DataFrame([{"no.": f"{numbers[0]} to {numbers[-1]}", "verdict": AWAITS}], columns=COLUMNS)
+            table = pd.DataFrame(
+                [{"no.": f"{numbers[0]} to {numbers[-1]}", "verdict": AWAITS}], columns=COLUMNS
+            )
         for line in table.to_dict("records"):
             lines.append({"chapter": title, "experiment": experiment, **{str(k): v for k, v in line.items()}})
     return pd.DataFrame(lines, columns=["chapter", "experiment", *COLUMNS])

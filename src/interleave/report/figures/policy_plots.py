@@ -55,10 +55,14 @@ def policies_figure(table: pd.DataFrame, traces: list[str], load: float, calm: f
         _variants(second, lines, quiet, "max_gap_s", 1e3)
         _variants(third, lines, quiet, "worst_gap_s", 1e3)
         first.set_title(TRACE_WORDS[trace])
-        fitting_scale(first, f"TTFT, {'cut' if cut else 'all'} prompts", "s")
-        fitting_scale(second, "gap, median", "ms")
-        fitting_scale(third, "gap, worst", "ms")
-        for axis in (first, second, third):  # narrow panels: more room for the numbers beside the markers
+        labels = (
+            ("TTFT, " + ("cut" if cut else "all") + " prompts", "s"),
+            ("gap, median", "ms"),
+            ("gap, worst", "ms"),
+        )
+        for axis, (quantity, unit) in zip((first, second, third), labels, strict=True):
+            fitting_scale(axis, quantity, unit)
+            axis.set_xlabel(f"{quantity} ({unit})")  # narrow panels: a short label, and room for the numbers
             axis.set_xlim(right=axis.get_xlim()[1] * 1.2)
         second.set_yticklabels([])
         third.set_yticklabels([])
@@ -105,5 +109,5 @@ def budget_figure(table: pd.DataFrame) -> Figure:
         axis.set_title(title)
     for axis in axes[2:]:
         axis.set_xlabel("load (x reference capacity)")
-    axes[0].legend(loc="lower right")
+    axes[0].legend(loc="best")
     return figure
