@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from interleave.lab.lent import run as lent_run
-from interleave.lab.lent.choices import TINY, Choices
 from interleave.lab.lent.ingest import file_archive
 from interleave.lab.lent.run import ARCHIVE, MANIFEST, SUMMARY, run_section, run_sections
 from interleave.lab.lent.sections import PROFILE, SECTIONS
@@ -71,16 +70,16 @@ def test_a_wrong_kernel_is_caught(tmp_path, monkeypatch):
     assert [row["kernel"] for row in rows_of(tmp_path, "kernel_checks") if row["failed"]] == ["swiglu"]
 
 
-def test_decode_steps_beside_their_floor(tmp_path):
+def test_decode_steps_of_both_engines(tmp_path):
     run_section("decode", tmp_path, "tiny", time.monotonic() + 300, say=lambda _: None)
-    rows = rows_of(tmp_path, "decode_steps")
-    assert {(row["engine"], row["rows"]) for row in rows} == {
-        (engine, count) for engine in ("chunked", "recorded") for count in TINY.rows
+    rows = [row for row in rows_of(tmp_path, "recorded_decode") if row["kind"] == "step"]
+    assert {(row["weights"], row["engine"], row["rows"]) for row in rows} == {
+        (weights, engine, count)
+        for weights in ("model", "narrow")
+        for engine in ("chunked", "recorded")
+        for count in (1, 3)
     }
-    for row in rows:
-        assert row["n"] == TINY.repeats
-        assert row["compiled"] == 0
-        assert row["step_s"] > row["bytes_floor_s"] == row["floor_s"] > 0
+    assert {row["compiled"] for row in rows} == {0}
 
 
 def test_the_plan_fits_nine_minutes_and_the_gpu_profile():
@@ -95,13 +94,12 @@ def test_the_plan_fits_nine_minutes_and_the_gpu_profile():
         profile = experiment.points(experiment.Params(**experiment.PROFILES[PROFILE]))
         text = [json.dumps(config, sort_keys=True) for config in measured]
         assert sorted(text) == sorted(json.dumps(point.config, sort_keys=True) for point in profile)
-    assert Choices().rows == (1, 8, 32, 128)
 
 
 def test_a_deadline_keeps_what_was_measured(tmp_path):
-    with pytest.raises(lent_run.OutOfTime, match="out of time after 1 of 4 points"):
+    with pytest.raises(lent_run.OutOfTime, match="out of time after 1 of 8 points"):
         run_section("decode", tmp_path, "tiny", time.monotonic(), say=lambda _: None)
-    assert len(PointStore(tmp_path / "results", PROFILE, "decode_steps").keys()) == 1
+    assert len(PointStore(tmp_path / "results", PROFILE, "recorded_decode").keys()) == 1
 
 
 def test_a_section_that_hangs_is_killed_and_one_that_fails_is_told_apart(tmp_path, monkeypatch):
@@ -130,7 +128,7 @@ def test_no_budget_begins_nothing_and_another_device_is_said(tmp_path):
 def test_dry_run_of_the_script_without_history(tmp_path):
     """The repository alone, started as on a lent host; a dry run is not filed."""
     copy = tmp_path / "repo"
-    for name in ("src", "kernels", "scripts", "data/corpus", "data/traces"):
+    for name in ("src", "kernels", "scripts", "data/corpus", "data/traces", "data/reference"):
         subprocess.run(["mkdir", "-p", str((copy / name).parent)], check=True)
         subprocess.run(["cp", "-r", str(ROOT / name), str(copy / name)], check=True)
     out = tmp_path / "out"
@@ -143,7 +141,7 @@ def test_dry_run_of_the_script_without_history(tmp_path):
     manifest = json.loads((out / MANIFEST).read_text())
     assert manifest["git_commit"] == "c0ffee"
     assert manifest["sound"]
-    assert "decode_steps" in done.stdout
+    assert "recorded_decode" in done.stdout
     assert (out / ARCHIVE).stat().st_size < lent_run.MAX_ARCHIVE_BYTES
     with pytest.raises(ValueError, match="a dry run of size 'tiny'"):
         list(file_archive(out / ARCHIVE, tmp_path / "results"))
@@ -168,10 +166,10 @@ def measured(tmp_path):
 def test_ingest_files_points_and_summary(measured, tmp_path):
     archive, root = archive_of(measured, tmp_path), tmp_path / "results"
     said = list(file_archive(archive, root))
-    assert said[0] == "decode_steps: 4 points filed"
-    assert rows_of(measured, "decode_steps") == PointStore(root, PROFILE, "decode_steps").load_all()
+    assert said[0] == "recorded_decode: 8 points filed"
+    assert rows_of(measured, "recorded_decode") == PointStore(root, PROFILE, "recorded_decode").load_all()
     assert len(list((root / PROFILE / "runs").iterdir())) == 2
-    assert next(iter(file_archive(archive, root))) == "decode_steps: 0 points filed, 4 known"
+    assert next(iter(file_archive(archive, root))) == "recorded_decode: 0 points filed, 8 known"
 
 
 def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
@@ -184,7 +182,7 @@ def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
         list(file_archive(archive_of(measured, tmp_path, device="another"), root))
     with pytest.raises(ValueError, match="schema version 9"):
         list(file_archive(archive_of(measured, tmp_path, schema_version=9), root))
-    point = next((measured / "results" / PROFILE / "decode_steps").glob("*.csv"))
+    point = next((measured / "results" / PROFILE / "recorded_decode").glob("*.csv"))
     point.write_text(point.read_text().replace("e", "f", 1))
     device = json.loads(point.with_suffix(".json").read_text())["device"]
     with pytest.raises(ValueError, match=point.name):
@@ -194,7 +192,7 @@ def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
 
 def test_ingest_never_mixes_devices(measured, tmp_path):
     root = tmp_path / "results"
-    other = PointStore(root, PROFILE, "decode_steps")
+    other = PointStore(root, PROFILE, "recorded_decode")
     other.save("0" * 16, [{"a": 1}], {"device": "another card"})
     with pytest.raises(ValueError, match=r"holds points of 'another card'.*Nothing was filed"):
         list(file_archive(archive_of(measured, tmp_path), root))

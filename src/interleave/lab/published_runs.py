@@ -108,8 +108,12 @@ class PublishedRuns:
 
     @cached_property
     def faster_decode(self) -> PublishedRuns:
-        """The same engine with a decode step of 15 ms: floor and decode work shrink by one factor."""
-        factor = 0.015 / self.full_decode_step_s("chunked")
+        """The same engine with a decode step of 15 ms, the published prediction's condition."""
+        return self.with_decode_step(0.015)
+
+    def with_decode_step(self, step_s: float) -> PublishedRuns:
+        """The same engine with a decode step of so many seconds: floor and decode work shrink by one factor."""
+        factor = step_s / self.full_decode_step_s("chunked")
         per = {
             name: value * factor if name.startswith("decode") else value
             for name, value in self.model.per.items()

@@ -22,7 +22,7 @@ from interleave.model.decoder import Decoder
 from interleave.model.sources import DTYPES, default_ops
 from interleave.model.weights_hf import load_folder
 
-LAYERS, TOKENS = 4, 256
+LAYERS = 4
 
 
 def points(params: Choices) -> list[Point]:
@@ -30,7 +30,7 @@ def points(params: Choices) -> list[Point]:
     return [
         Point(
             f"{params.model} {dtype}",
-            params.config() | {"layers": layers, "dtype": dtype, "tokens": min(TOKENS, 8 * params.context)},
+            params.config() | {"layers": layers, "dtype": dtype, "tokens": params.tokens},
         )
         for dtype in ("fp32", "fp16")
     ]

@@ -10,18 +10,14 @@ from typing import Any
 class Choices:
     """What the checks of this folder choose, the way experiments have their `Params`.
 
-    model: a shipped config; layers: kept of it, None for all. rows: decoding rows of the decode steps, at
-    `context` positions each. repeats: timed repetitions, after warm-ups that are thrown away.
+    model: a shipped config; layers: kept of it, None for all. tokens: positions that logits are compared at.
     """
 
     device: str = "cuda"
     model: str = "qwen2.5-1.5b"
     layers: int | None = None
     dtype: str = "fp16"
-    rows: tuple[int, ...] = (1, 8, 32, 128)
-    context: int = 512
-    repeats: int = 20
-    block_tokens: int = 64
+    tokens: int = 256
     backend: str = "triton"
     dtypes: tuple[str, ...] = ("fp16", "bf16", "fp32")
 
@@ -37,10 +33,7 @@ TINY = Choices(
     model="tiny-wide",
     layers=1,
     dtype="fp16",  # the plain ops, which compile nothing
-    rows=(1, 3),
-    context=20,
-    repeats=2,
-    block_tokens=16,
+    tokens=160,
     backend="reference",
     dtypes=("fp32",),
 )

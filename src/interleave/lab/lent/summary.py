@@ -61,13 +61,19 @@ def _layouts(rows: list[Row]) -> Iterator[str]:
 
 
 def _decode(rows: list[Row]) -> Iterator[str]:
-    for row in rows:
+    timed = [row for row in rows if row["kind"] == "step"]
+    for group in _grouped(timed, "weights", "rows", "engine"):
+        first = group[0]
+        step_ms = sorted(_number(row["step_s"]) * 1e3 for row in group)
+        middle, floor_ms = statistics.median(step_ms), _number(first["floor_s"]) * 1e3
         yield (
-            f"  {row['rows']:>4} rows {row['engine']!s:9} {_number(row['step_s']) * 1e3:8.3f} ms a step "
-            f"({_number(row['step_min_s']) * 1e3:.3f} to {_number(row['step_max_s']) * 1e3:.3f}, n = {row['n']}), "
-            f"{_number(row['of_floor']):5.2f} x floor, {_number(row['of_bytes_floor']):5.2f} x bytes, "
-            f"{row['kernels'] or '-'} kernels, {row['compiled']} compiled"
+            f"  {first['rows']:>4} rows, {first['weights']!s:6} {first['engine']!s:9} {middle:8.3f} ms a step "
+            f"({step_ms[0]:.3f} to {step_ms[-1]:.3f}, n = {len(group)}), {middle / floor_ms:5.2f} x floor, "
+            f"{first['kernels'] or '-'} kernels, {first['compiled']} compiled"
         )
+    for group in _grouped([row for row in rows if row["kind"] == "served"], "rows", "engine"):
+        first = group[0]
+        yield f"  {first['rows']:>4} rows, whole runs {first['engine']!s:9} {_spread(group, 'served_rate')} requests/s"
 
 
 def _closed(rows: list[Row]) -> Iterator[str]:
@@ -133,7 +139,7 @@ _TABLES = {
     "kernel_checks": _checks,
     "gate_random": _checks,
     "kernel_layout": _layouts,
-    "decode_steps": _decode,
+    "recorded_decode": _decode,
     "closed_batches": _closed,
     "step_trace": _trace,
     "chunk_budget": _sweep,
