@@ -139,7 +139,7 @@ def test_whole_runs_serve_the_same_requests() -> None:
 
 def test_counts_of_a_run() -> None:
     (row,) = rows_of("counted")
-    trace = experiment._trace({"scale": 16, "num_requests": 8, "seed": 0})
+    trace = experiment._trace({"kind": "counted", "scale": 16, "num_requests": 8, "seed": 0})
     assert row["decoded_rows"] == trace.num_new_tokens - len(trace)
     assert row["buckets"] == 3  # 1, 2 and 3
     assert row["recorded_before"] == 3

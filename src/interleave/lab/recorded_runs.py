@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,11 +57,15 @@ def counted_row(config: Mapping[str, Any], trace: Trace, model: LoadedModel, tok
     these counts are the same for all weights and machines."""
     longest = max(row.prompt_tokens + row.new_tokens for row in trace.rows)
     first_maximum = max(1, longest // EIGHTH)
-    engine = _engine("recorded", model, trace, config, recorded_tokens=first_maximum)
+    engine = _engine("recorded", model, trace, config, recorded_tokens=first_maximum, warm_up=False)
     recorded = _recorded(engine)
+    # A rehearsal would outgrow them first, where this process has not had one yet.
+    recorded.record_all()
     before = recorded.recorded, recorded.re_recorded, recorded.updates
     begun_for = recorded.maximum
-    log = serve_checked(engine, requests_from_trace(trace, tokens, config["seed"]))
+    # That recordings are outgrown is what is counted here, not news.
+    with contextlib.redirect_stderr(io.StringIO()):
+        log = serve_checked(engine, requests_from_trace(trace, tokens, config["seed"]))
     made, again, updates = (
         after - earlier
         for after, earlier in zip(

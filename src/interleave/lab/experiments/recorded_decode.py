@@ -58,14 +58,14 @@ class Params(WorkloadChoices):
         json_schema_extra={"unit": "rows"},
     )
     context: int = Field(
-        128,
+        64,
         ge=1,
         le=32768,
         description="positions that each of those rows holds",
         json_schema_extra={"unit": "tokens"},
     )
     repeats: int = Field(
-        15,
+        9,
         ge=1,
         le=500,
         description="timed steps of each engine that count",
@@ -75,7 +75,7 @@ class Params(WorkloadChoices):
         8, ge=1, le=128, description="rows of the whole runs", json_schema_extra={"unit": "rows"}
     )
     num_requests: int = Field(
-        12, ge=1, le=400, description="requests of the whole runs", json_schema_extra={"unit": "requests"}
+        8, ge=1, le=400, description="requests of the whole runs", json_schema_extra={"unit": "requests"}
     )
     runs: int = Field(
         3, ge=1, le=20, description="whole runs of each engine", json_schema_extra={"unit": "runs"}
@@ -175,15 +175,14 @@ def _traced(label: str, config: dict[str, Any]) -> Point:
 
 
 def _trace(config: Mapping[str, Any]) -> Trace:
-    return workload(
-        "disturbance64", scale=config["scale"], num_requests=config["num_requests"], seed=config["seed"]
-    )
+    name = "uniform32" if config["kind"] == "served" else "disturbance64"
+    return workload(name, scale=config["scale"], num_requests=config["num_requests"], seed=config["seed"])
 
 
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point on two CPU cores (or a GPU)."""
     on_gpu = params.device == "cuda"
-    position_s, step_s, thin_s = (0.00002, 0.03, 0.01) if on_gpu else (0.0015, 0.03, 0.003)
+    position_s, step_s, thin_s = (0.00002, 0.03, 0.01) if on_gpu else (0.0025, 0.06, 0.003)
     seconds = []
     for config in (point.config for point in points(params)):
         if config["kind"] == "step":
@@ -196,7 +195,7 @@ def estimate_s(params: Params) -> list[float]:
             real = config["kind"] == "served"
             once = trace.num_prompt_tokens * position_s * (1.0 if real else 0.05)
             once += steps * (step_s if real else thin_s)
-            seconds.append((1 + 2 * config["runs"] if real else 1) * once)
+            seconds.append((0.5 + 2 * config["runs"] if real else 1) * once)
         else:
             seconds.append(2.0 + len(config.get("rates", config.get("steps_ms", ()))) * 1.0)
     return seconds

@@ -25,7 +25,7 @@ def steps_table(table: pd.DataFrame) -> pd.DataFrame:
     real = table[table["weights"] == "model"].sort_values("rows")
     return pd.DataFrame(
         {
-            "rows": real["rows"],
+            "rows": real["rows"].astype(int),
             "eager [ms]": real["chunked"] * 1e3,
             "recorded [ms]": real["recorded"] * 1e3,
             "recorded / eager": real["ratio"],
@@ -61,7 +61,7 @@ def reads_table(table: pd.DataFrame) -> pd.DataFrame:
     real = table[table["weights"] == "model"].sort_values("rows")
     return pd.DataFrame(
         {
-            "rows": real["rows"],
+            "rows": real["rows"].astype(int),
             "weights [MB]": real["weight_bytes"] / 1e6,
             "keys and values [MB]": real["kv_bytes"] / 1e6,
             "reading weights [ms]": real["weights_s"].astype(float) * 1e3,
