@@ -149,3 +149,34 @@ def test_exit_codes_of_commands_pass_through() -> None:
         context.exit(1)
 
     assert CliRunner().invoke(group, ["stale"]).exit_code == 1
+
+
+def test_sigterm_ends_a_process_that_swallowed_it_once() -> None:
+    """Python drops what is raised inside a destructor; the command asks again."""
+    code = (
+        "import os, signal, time\n"
+        "from interleave.cli.terminal import unwind_on_sigterm\n"
+        "unwind_on_sigterm(again_s=0.2)\n"
+        "class Deaf:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(0.01)\n"
+        "Deaf()\n"
+        "print('swallowed', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert (done.stdout, done.returncode) == ("swallowed\n", 143)
+
+
+def test_an_unknown_config_is_refused_before_anything_is_measured() -> None:
+    done = CliRunner().invoke(main, ["machine", "--config", "smollm"])
+    assert done.exit_code == 2
+    assert "smollm2-135m" in done.output

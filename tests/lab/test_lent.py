@@ -121,6 +121,7 @@ def test_no_budget_begins_nothing_and_another_device_is_said(tmp_path):
     )
     assert {entry["status"] for entry in manifest["sections"]} == {"not begun: out of time"}
     assert manifest["as_expected"] is False
+    assert manifest["sound"] is False  # nothing was looked at
     assert any("expected NVIDIA H200" in line for line in said)
     assert "NOT the expected device" in (tmp_path / SUMMARY).read_text()
 

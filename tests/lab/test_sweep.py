@@ -158,19 +158,35 @@ def test_an_interruption_keeps_what_was_written(tmp_path: Path, monkeypatch: pyt
     assert len(computed) == len(grid.points()) - 7
 
 
-def test_another_setting_or_other_code_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, small, said = tmp_path / "sweep.json", replace(GRID, loads=(0.5,), long_shares=(0.4,)), []
     run_sweep(small, SETTING, path, say=quiet)
     computed = counting(monkeypatch)
-    run_sweep(small, replace(SETTING, seed=1), path, say=said.append)
-    assert len(computed) == 3
     monkeypatch.setattr(sweeps, "simulation_code", lambda: "other")
-    run_sweep(small, replace(SETTING, seed=1), path, say=said.append)
-    assert len(computed) == 6
-    assert [line.partition(" is of another ")[2] for line in said if "another" in line] == [
-        "setting: its points are computed again",
-        "code: its points are computed again",
-    ]
+    run_sweep(small, SETTING, path, say=said.append)
+    assert len(computed) == 3
+    assert any("made by other code" in line for line in said)
+
+
+def test_points_of_another_setting_are_left_alone(tmp_path: Path) -> None:
+    path, small = tmp_path / "sweep.json", replace(GRID, loads=(0.5,), long_shares=(0.4,))
+    run_sweep(small, SETTING, path, say=quiet)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"sweep\.json holds points of another setting \(seed, max_rows\)"):
+        run_sweep(small, replace(SETTING, seed=1, max_rows=3), path, say=quiet)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("rows", ["5", "null", "[[1]]", "[3]"])
+def test_broken_rows_are_named_and_left_alone(tmp_path: Path, rows: str) -> None:
+    path, small = tmp_path / "sweep.json", replace(GRID, loads=(0.5,), long_shares=(0.4,))
+    run_sweep(small, SETTING, path, say=quiet)
+    text = path.read_text()
+    broken = text[: text.index(' "rows": [')] + f' "rows": {rows}\n}}\n'
+    path.write_text(broken)
+    with pytest.raises(ValueError, match=r"sweep\.json: (columns and rows|row 1)"):
+        run_sweep(small, SETTING, path, say=quiet)
+    assert path.read_text() == broken
 
 
 def test_a_file_that_is_no_sweep_is_refused(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from interleave.cli.terminal import progress
+from interleave.cli.terminal import progress, unwind_on_sigterm
 
 _BENCH_OPTIONS = [
     click.option(
-        "--engine", required=True, help="nocache, cached, static, continuous, paged, whole, chunked or mixed."
+        "--engine",
+        required=True,
+        help="nocache, cached, static, continuous, paged, whole, chunked, mixed or recorded.",
     ),
     click.option("--workload", help="Named workload: mixed32, uniform8, disturbance64, published, ..."),
     click.option("--trace", type=click.Path(), help="CSV to replay: due_s,prompt_tokens,new_tokens."),
@@ -37,7 +37,7 @@ _BENCH_OPTIONS = [
     click.option(
         "--tpot-target-s",
         type=float,
-        help="Chunks as large as a step of this length allows (chunked, mixed).",
+        help="Chunks as large as a step of this length allows (chunked, mixed, recorded).",
     ),
     click.option("--latency", type=click.Path(), help="... by the model in this file of `interleave fit`."),
     click.option("--order", help="Who takes the token budget first: decode_first or prefill_first."),
@@ -183,7 +183,7 @@ def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> N
     from interleave.lab.peers.report_lines import report_lines
     from interleave.report.layout import output_root, results_root
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written
+    unwind_on_sigterm()
     out = Path(json_path) if json_path else None
     if out is not None:
         check_writable(out)
@@ -208,7 +208,7 @@ def _bench(arrivals: str, default_workload: str, json_path: str | None, options:
     from interleave.lab.bench_run import BenchConfig, run_bench
     from interleave.lab.files import check_writable
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that the document is written
+    unwind_on_sigterm()
     if not any(options[name] for name in ("workload", "trace", "workload_file")):
         options["workload"] = default_workload
     config = BenchConfig(arrivals=arrivals, **options)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-
 import click
+
+from interleave.cli.terminal import unwind_on_sigterm
 
 
 @click.command()
@@ -46,5 +45,5 @@ def report(every: bool) -> None:
     """
     from interleave.report.preview import make_report
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
+    unwind_on_sigterm()
     click.echo(make_report(say=click.echo, every=every))

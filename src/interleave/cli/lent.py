@@ -42,6 +42,8 @@ def gpu_run(
     from interleave.lab.lent.sections import SECTIONS
     from interleave.schedule.names import nearest
 
+    if not 0 < budget_s < float("inf"):
+        raise ValueError(f"time-budget must be a number of seconds above 0, got {budget_s}")
     names = [section.name for section in SECTIONS]
     for name in chosen:
         if name not in names:

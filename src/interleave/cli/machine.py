@@ -31,8 +31,11 @@ def machine(config: str, repeats: int, json_path: str | None) -> None:
     from interleave.lab.linear_table import save_paths
     from interleave.lab.machine import machine_lines, measure_machine
     from interleave.lab.machine_store import save_machine
-    from interleave.model.config_hf import shipped_config
+    from interleave.model.config_hf import shipped_config, shipped_config_names
+    from interleave.schedule.names import nearest
 
+    if config not in shipped_config_names():
+        raise ValueError(nearest("config", config, shipped_config_names()))
     out = Path(json_path) if json_path else None
     if out is not None:
         check_writable(out)

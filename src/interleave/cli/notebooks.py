@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
 
 import click
 
-from interleave.cli.terminal import progress
+from interleave.cli.terminal import progress, unwind_on_sigterm
 
 PROFILES = ("quick", "cpu", "gpu", "full")
 
@@ -100,7 +98,7 @@ def run(
     from interleave.report.parameters import pairs_to_dict, read_parameter_file
     from interleave.report.runner import estimate_lines
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that no kernel is left behind
+    unwind_on_sigterm()
     if bool(notebooks) == run_all:
         raise click.UsageError("name the notebooks to run or give --all, one of the two")
     paths = source_notebooks() if run_all else [find_notebook(name) for name in notebooks]

@@ -141,13 +141,19 @@ def simulation_code() -> str:
 def _stored(
     path: Path, document: Mapping[str, Any], say: Callable[[str], None]
 ) -> dict[SweepPoint, list[Any]]:
-    """The points of a file that this sweep would have made; none of a file from another setting or code."""
+    """The points of a file that this sweep would have made; none of a file from other code.
+
+    ValueError, with the file as it was, for one of another setting: its points are somebody's.
+    """
     if not path.exists():
         return {}
     found = read_sweep(path)
-    differing = [name for name in ("setting", "code", "columns") if found.get(name) != _plain(document[name])]
-    if differing:
-        say(f"{path} is of another {' and '.join(differing)}: its points are computed again")
+    mine, its = _plain(document["setting"]), found.get("setting")
+    if its != mine:
+        other = [name for name in mine if not isinstance(its, dict) or its.get(name) != mine[name]]
+        raise ValueError(f"{path} holds points of another setting ({', '.join(other)}): name another file")
+    if any(found.get(name) != _plain(document[name]) for name in ("code", "columns")):
+        say(f"{path} was made by other code: its points are computed again")
         return {}
     return {SweepPoint(*row[: len(SweepPoint._fields)]): row for row in found["rows"]}
 
@@ -161,6 +167,13 @@ def read_sweep(path: Path) -> dict[str, Any]:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION or "rows" not in document:
         raise ValueError(f"{path}: not a sweep of schema_version {SCHEMA_VERSION} (it has {version!r})")
+    columns = document.get("columns")
+    rows = document["rows"]
+    if not isinstance(columns, list) or not isinstance(rows, list):
+        raise ValueError(f"{path}: columns and rows must be lists")
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise ValueError(f"{path}: row {number} must be a list of {len(columns)} values, got {row!r}")
     return dict(document)
 
 
