@@ -155,9 +155,11 @@ def test_decoding_apart_takes_the_steps_of_decoding_together() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"gbps": 0.0}, "gbps must be above 0"),
-        ({"gbps": math.nan}, "gbps must be above 0"),
-        ({"latency_s": -1.0}, "latency_s must be a finite number of seconds of at least 0, got -1.0"),
+        ({"gbps": 0.0}, "gbps must be at least 1e-06"),
+        ({"gbps": 1e-300}, "gbps must be at least 1e-06"),
+        ({"gbps": math.nan}, "gbps must be at least 1e-06"),
+        ({"latency_s": 1e300}, "latency_s must lie between 0 and 86400"),
+        ({"latency_s": -1.0}, "latency_s must lie between 0 and 86400.0 seconds, got -1.0"),
         ({"kv_bytes_per_token": 0}, "kv_bytes_per_token must be an integer of at least 1, got 0"),
     ],
 )

@@ -44,6 +44,15 @@ def test_limits_that_nothing_meets() -> None:
     assert (found["rate"], found["share_reached"]) == (None, 0.0)
 
 
+def test_limits_that_everything_meets() -> None:
+    found = slo_capacity(Fleet(served=SERVED), MODEL, Limits(max_gap_s=1e9), 0.9, 20, scale=4)
+    assert found["limits_bind"] is False
+    assert found["rate"] == pytest.approx(1.25 * found["saturated"])
+    choices = ["--scale", "8", "--num-requests", "20", "--max-gap-s", "1e9"]
+    done = CliRunner().invoke(main, ["simulate", "capacity", *choices])
+    assert "the limits do not bind" in done.stdout
+
+
 def test_no_limit_is_refused() -> None:
     done = CliRunner().invoke(main, ["simulate", "capacity"])
     assert done.exit_code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,16 @@ def serve(
         stream = simulate_serve.draw_rows(num_requests, rate or 0.0, seed, scale)
     else:
         num_requests, stream = len(rows), iter(rows)
-    facts = {"engine": engine, "allocation": served.allocation, "num_blocks": served.num_blocks, "latency": latency, "rate": rate, "load": load, "seed": seed, "scale": scale,
-             "trace": None if trace is None else str(trace), "saturated": full}  # fmt: skip
+    facts = {
+        **asdict(served),
+        "latency": latency,
+        "rate": rate,
+        "load": load,
+        "seed": seed,
+        "scale": scale,
+        "trace": None if trace is None else str(trace),
+        "saturated": full,
+    }
     document = simulate_serve.serve_document(machine, model, stream, num_requests, facts)
     publish(document, simulate_serve.serve_lines(document), json_path)
 

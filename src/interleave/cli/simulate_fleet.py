@@ -177,5 +177,7 @@ def capacity(
         if found["rate"] is None
         else f"{found['rate']:.3f} requests/s"
     )
+    if not found["limits_bind"]:
+        rate = f"above {rate}: the limits do not bind so far; they are loose, or the requests too few"
     lines = [f"{'saturated':14} {found['saturated']:.3f} requests/s", f"{'within limits':14} {rate}"]
     publish(document, lines, json_path)

@@ -40,6 +40,15 @@ def deployment(
     if prefill_machines is None and decode_machines is None:
         if decode_rows is not None:
             raise ValueError("decode_rows needs decode_machines")
+        for name, value, usual in (
+            ("transfer_gbps", transfer_gbps, TRANSFER_GBPS),
+            ("transfer_latency_s", transfer_latency_s, TRANSFER_LATENCY_S),
+            ("kv_bytes_per_token", kv_bytes_per_token, KV_BYTES_PER_TOKEN),
+        ):
+            if value != usual:
+                raise ValueError(
+                    f"{name} {value} needs prefill_machines and decode_machines: nothing is sent"
+                )
         return Fleet(served=served, num_replicas=replicas, routing=routing)
     if prefill_machines is None or decode_machines is None:
         raise ValueError("prefill_machines and decode_machines belong together: give both")

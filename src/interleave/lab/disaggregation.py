@@ -12,7 +12,6 @@ sends one request at a time and frees its blocks when the prompt is done; receiv
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,10 @@ from interleave.lab.replica import OnStep, Replica
 from interleave.lab.request_table import RequestTable, name_of, number_of
 from interleave.lab.trace import TraceRow
 from interleave.schedule.request import Request
+
+LEAST_GBPS = 1e-6
+"""Below a kilobit a second a transfer takes longer than anybody waits, and its time no longer fits a number."""
+MOST_LATENCY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +41,11 @@ class Link:
     kv_bytes_per_token: int
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.gbps, (int, float)) and self.gbps > 0):
-            raise ValueError(f"gbps must be above 0 (inf: no time at all), got {self.gbps!r}")
-        if not (
-            isinstance(self.latency_s, (int, float)) and math.isfinite(self.latency_s) and self.latency_s >= 0
-        ):
+        if not (isinstance(self.gbps, (int, float)) and self.gbps >= LEAST_GBPS):
+            raise ValueError(f"gbps must be at least {LEAST_GBPS} (inf: no time at all), got {self.gbps!r}")
+        if not (isinstance(self.latency_s, (int, float)) and 0 <= self.latency_s <= MOST_LATENCY_S):
             raise ValueError(
-                f"latency_s must be a finite number of seconds of at least 0, got {self.latency_s!r}"
+                f"latency_s must lie between 0 and {MOST_LATENCY_S} seconds, got {self.latency_s!r}"
             )
         if not isinstance(self.kv_bytes_per_token, int) or self.kv_bytes_per_token < 1:
             raise ValueError(

@@ -43,7 +43,9 @@ def slo_capacity(
     """Bisect the rate of Poisson arrivals of the published recipe, the same draw at every rate.
 
     share: of requests that must be within all limits, above 0 and at most 1 (ValueError otherwise).
-    The rate is None where even a hundredth of the saturated rate is too much.
+    The rate is None where even a hundredth of the saturated rate is too much. limits_bind is False where
+    the highest rate that was tried, a quarter more than what saturates, still meets the limits: they are
+    loose, or the requests too few for a queue to show, and no capacity was found.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share must lie above 0 and be at most 1, got {share!r}")
@@ -57,7 +59,9 @@ def slo_capacity(
     reached = within(low)
     result = {"limits": asdict(limits), "share": share, "num_requests": num_requests, "saturated": full}
     if reached < share:
-        return result | {"rate": None, "share_reached": reached}
+        return result | {"rate": None, "share_reached": reached, "limits_bind": True}
+    if (at_top := within(high)) >= share:
+        return result | {"rate": high, "share_reached": at_top, "limits_bind": False}
     for _ in range(ROUNDS):
         middle = (low + high) / 2
         found = within(middle)
@@ -65,4 +69,4 @@ def slo_capacity(
             low, reached = middle, found
         else:
             high = middle
-    return result | {"rate": low, "share_reached": reached}
+    return result | {"rate": low, "share_reached": reached, "limits_bind": True}
