@@ -5,54 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab.experiments import chunk_budget as experiment
-from interleave.lab.experiments.chunk_budget import PROFILES, Params
+from interleave.lab.experiments.chunk_budget import Params
 
-SMALL: dict[str, Any] = {
-    "model": "tiny",
-    "rows": 3,
-    "num_requests": 6,
-    "budgets": (64, 256),
-    "step_tokens": (1, 8),
-    "repeats": 2,
-}
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("engines", ("mixed",)),
-    ("budgets", (64, 512)),
-    ("rows", 4),
-    ("num_requests", 7),
-    ("step_tokens", (1, 16)),
-    ("repeats", 3),
-    ("seed", 5),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    assert len(seconds) == len(experiment.points(params))
-    assert min(seconds) > 0
+SMALL = CHOICES["chunk_budget"].small
 
 
 @pytest.fixture(scope="module")

@@ -3,63 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from experiment_choices import CHOICES, configs
 
 from interleave.lab.experiments import closed_batches as experiment
-from interleave.lab.experiments.closed_batches import BASELINES, PARTS, PROFILES, Params
+from interleave.lab.experiments.closed_batches import BASELINES, PARTS, Params
 from interleave.lab.roofline import Ceilings, Roofline
 
-SMALL: dict[str, Any] = {"model": "tiny", "rows": (3,), "warmup_runs": 0, "recorded_runs": 2}
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("model", "smollm2"),
-        ("dtype", "bf16"),
-        ("device", "cuda"),
-        ("scale", 8),
-        ("batches", ("mixed",)),
-        ("rows", (3, 4)),
-        ("engines", ("paged",)),
-        ("chunk_budget", 7),
-        ("warmup_runs", 1),
-        ("recorded_runs", 4),
-        ("seed", 5),
-    ],
-)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    mark = next(
-        m for m in test_every_parameter_changes_what_is_recorded.pytestmark if m.name == "parametrize"
-    )  # type: ignore[attr-defined]
-    assert {name for name, _ in mark.args[1]} == set(Params.model_fields)
+SMALL = CHOICES["closed_batches"].small
 
 
 def test_baselines_run_once_and_on_the_smallest_mixed_batch_only() -> None:
-    alone = [c for c in configs(rows=(4, 3)) if c["engine"] in BASELINES]
+    alone = [c for c in configs("closed_batches", rows=(4, 3)) if c["engine"] in BASELINES]
     assert [(c["engine"], c["batch"], c["rows"]) for c in alone] == [
         ("nocache", "mixed", 3),
         ("cached", "mixed", 3),
     ]
     assert all((c["warmup_runs"], c["recorded_runs"]) == (0, 1) for c in alone)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    assert len(seconds) == len(experiment.points(params))
-    assert min(seconds) > 0
 
 
 @pytest.fixture(scope="module")

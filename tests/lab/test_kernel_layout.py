@@ -5,66 +5,18 @@ The kernels run under Triton's interpreter here (tests/conftest.py).
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
+from experiment_choices import CHOICES
 from torch import Tensor
 
 from interleave.lab.experiments import kernel_layout as experiment
-from interleave.lab.experiments.kernel_layout import PROFILES, Params
+from interleave.lab.experiments.kernel_layout import Params
 from interleave.lab.layout_calls import LAYOUTS, Call, layouts, make_call
 from interleave.lab.union_attention import UnionAttention
 from interleave.model.attention.reference import ReferenceAttention
 
-SMALL: dict[str, Any] = {
-    "shape": "tiny",
-    "layers": 2,
-    "rows": (1, 3),
-    "contexts": (20,),
-    "spreads": (0.0, 0.9),
-    "chunk": 5,
-    "mix_scale": 16,
-    "repeats": 3,
-}
-CHANGES: list[tuple[str, Any]] = [
-    ("shape", "smollm2-135m"),
-    ("dtype", "fp16"),
-    ("device", "cuda"),
-    ("layers", 3),
-    ("rows", (1, 4)),
-    ("contexts", (21,)),
-    ("spreads", (0.0,)),
-    ("chunk", 6),
-    ("mix_scale", 8),
-    ("repeats", 4),
-]
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    assert len(seconds) == len(experiment.points(params))
-    assert min(seconds) > 0
-
-
-def test_labels_tell_points_apart() -> None:
-    labels = [point.label for point in experiment.points(Params())]
-    assert len(set(labels)) == len(labels)
+SMALL = CHOICES["kernel_layout"].small
 
 
 def oracle(call: Call, layer: int) -> Tensor:

@@ -5,74 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab.experiments import policies as experiment
-from interleave.lab.experiments.policies import BASE_LABEL, LIMITS_LABEL, MAP_LABEL, PROFILES, Params
+from interleave.lab.experiments.policies import BASE_LABEL, LIMITS_LABEL, MAP_LABEL, Params
 from interleave.lab.policy_runs import run_label
 
-SMALL: dict[str, Any] = {
-    "model": "tiny",
-    "traces": ("long", "uniform"),
-    "loads": (0.6,),
-    "map_loads": (0.6,),
-    "map_requests": 20,
-    "num_requests": 8,
-    "other_requests": 6,
-    "max_rows": 3,
-    "ride_rows": 3,
-    "ride_chunks": (4, 8),
-    "repeats": 2,
-}
+SMALL = CHOICES["policies"].small
+
 FIRST = {"long": "long 0.35", "uniform": "uniform"}
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("policies", ("whole", "mixed")),
-    ("orders", ("decode_first",)),
-    ("traces", ("long",)),
-    ("loads", (0.6, 0.8)),
-    ("overload", 3.0),
-    ("token_budgets", (64, 8192)),
-    ("share", 0.5),
-    ("map_shares", ()),
-    ("map_loads", (0.5,)),
-    ("map_requests", 30),
-    ("num_requests", 9),
-    ("other_requests", 9),
-    ("max_rows", 4),
-    ("ttft_limits", (10.0, 50.0)),
-    ("gap_limits", (3.0, 10.0)),
-    ("ride_rows", 4),
-    ("ride_chunks", (4,)),
-    ("repeats", 4),
-    ("seed", 5),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    found = experiment.points(params)
-    assert len(experiment.estimate_s(params)) == len(found)
-    assert min(experiment.estimate_s(params)) > 0
-    assert len({point.label for point in found}) == len(found)  # points find one another by label
 
 
 def test_limits_come_in_pairs() -> None:

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab import published_decode
 from interleave.lab.decode_bench import narrow_decoder, padding, step_rows
 from interleave.lab.experiments import recorded_decode as experiment
-from interleave.lab.experiments.recorded_decode import PROFILES, Params
+from interleave.lab.experiments.recorded_decode import Params
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.plan_features import Features
 from interleave.lab.point_table import Row
 from interleave.model.sources import load_model
 
-SMALL: dict[str, Any] = {
-    "model": "tiny",
-    "rows": (1, 3),
-    "context": 20,
-    "repeats": 3,
-    "served_rows": 3,
-    "num_requests": 6,
-    "runs": 2,
-    "counted_rows": (3,),
-    "counted_requests": 8,
-    "counted_scale": 16,
-    "rates": (2.0,),
-    "steps_ms": (20.0,),
-}
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("rows", (1, 4)),
-    ("context", 21),
-    ("repeats", 4),
-    ("served_rows", 4),
-    ("num_requests", 7),
-    ("runs", 1),
-    ("counted_rows", (2,)),
-    ("counted_requests", 9),
-    ("counted_scale", 8),
-    ("rates", (3.0,)),
-    ("steps_ms", (25.0,)),
-    ("seed", 5),
-]
+SMALL = CHOICES["recorded_decode"].small
+
 # 3 ms of weights, 32 x 0.5 ms of rows and 2 ms of keys and values: 21 ms, and a floor at 30.
 MODEL = LatencyModel(
     "step_floor",
@@ -55,28 +24,6 @@ MODEL = LatencyModel(
     weights_s=0.003,
 )
 STEPS = [Features(1, 32, 0, 0, 32, 20_000 + more) for more in (-1000, 0, 1000)]
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    planned = experiment.points(params)
-    assert len(seconds) == len(planned) == len({point.label for point in planned})
-    assert min(seconds) > 0
 
 
 def rows_of(kind: str) -> list[Row]:

@@ -5,60 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab.experiments import scale as experiment
-from interleave.lab.experiments.scale import PROFILES, Params
+from interleave.lab.experiments.scale import Params
 
-SMALL: dict[str, Any] = {
-    "cost_requests": (100,),
-    "replicas": (1, 2),
-    "routings": ("round_robin", "least_loaded"),
-    "machines": 2,
-    "apart_loads": (0.6,),
-    "rows": (32,),
-    "num_requests": 200,
-    "budgets": (256,),
-    "targets_s": (0.06,),
-}
-CHANGES: list[tuple[str, Any]] = [
-    ("cost_requests", (100, 200)),
-    ("load", 0.7),
-    ("replicas", (1, 3)),
-    ("routings", ("round_robin",)),
-    ("machines", 3),
-    ("apart_loads", (0.5,)),
-    ("rows", (16,)),
-    ("slow_gbps", 1.0),
-    ("num_requests", 300),
-    ("budgets", (128,)),
-    ("targets_s", (0.05,)),
-    ("ttft_limit_s", 1.0),
-    ("gap_limit_s", 0.2),
-    ("share", 0.8),
-    ("seed", 1),
-]
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    found = experiment.points(params)
-    assert len({point.label for point in found}) == len(found)
-    assert len(experiment.estimate_s(params)) == len(found)
-    assert min(experiment.estimate_s(params)) > 0
+SMALL = CHOICES["scale"].small
 
 
 def measured(label: str) -> dict[str, Any]:

@@ -5,55 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from experiment_choices import CHOICES, configs
 
 from interleave.lab.experiments import simulator as experiment
-from interleave.lab.experiments.simulator import PROFILES, Params
+from interleave.lab.experiments.simulator import Params
 
-SMALL: dict[str, Any] = {
-    "model": "tiny",
-    "rates": (3.0,),
-    "loads": (0.6,),
-    "max_rows": 3,
-    "num_requests": 6,
-    "repeats": 1,
-}
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("rates", (2.0, 3.0)),
-    ("engine", "mixed"),
-    ("loads", (0.5,)),
-    ("max_rows", 4),
-    ("num_requests", 7),
-    ("repeats", 2),
-]
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
+SMALL = CHOICES["simulator"].small
 
 
 def test_what_is_simulated_does_not_depend_on_this_machine() -> None:
     """Another model or engine measures its own point only."""
-    assert configs(model="smollm2", engine="mixed")[:-1] == configs()[:-1]
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    assert len(experiment.estimate_s(params)) == len(experiment.points(params))
-    assert min(experiment.estimate_s(params)) > 0
+    assert configs("simulator", model="smollm2", engine="mixed")[:-1] == configs("simulator")[:-1]
 
 
 def measured(kind: str) -> list[dict[str, Any]]:

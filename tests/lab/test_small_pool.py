@@ -5,49 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab.experiments import small_pool as experiment
-from interleave.lab.experiments.small_pool import PROFILES, Params
+from interleave.lab.experiments.small_pool import Params
 
-SMALL: dict[str, Any] = {"model": "tiny", "rows": 12}
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("batches", ("uniform",)),
-    ("engine", "mixed"),
-    ("allocations", ("progressive",)),
-    ("shares", (0.5,)),
-    ("ample", False),
-    ("rows", 13),
-    ("chunk_budget", 8),
-    ("runs", 2),
-    ("seed", 5),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    assert len(seconds) == len(experiment.points(params))
-    assert min(seconds) > 0
+SMALL = CHOICES["small_pool"].small
 
 
 def test_a_pool_that_the_largest_request_does_not_fit_is_refused() -> None:

@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import pytest
+from experiment_choices import CHOICES
 
 from interleave.lab.experiments import step_trace as experiment
-from interleave.lab.experiments.step_trace import PARTS, PROFILES, Params
+from interleave.lab.experiments.step_trace import PARTS, Params
 
-SMALL: dict[str, Any] = {"model": "tiny", "rows": (3,), "num_requests": 8}
-
-
-def configs(**changed: Any) -> list[dict[str, Any]]:
-    return [dict(point.config) for point in experiment.points(Params(**{**SMALL, **changed}))]
-
-
-CHANGES: list[tuple[str, Any]] = [
-    ("model", "smollm2"),
-    ("dtype", "bf16"),
-    ("device", "cuda"),
-    ("scale", 8),
-    ("engines", ("paged",)),
-    ("rows", (3, 4)),
-    ("num_requests", 9),
-    ("chunk_budget", 7),
-    ("seed", 5),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), CHANGES)
-def test_every_parameter_changes_what_is_recorded(name: str, value: Any) -> None:
-    assert configs(**{name: value}) != configs()
-
-
-def test_every_parameter_is_tried_above() -> None:
-    assert {name for name, _ in CHANGES} == set(Params.model_fields)
-
-
-@pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_profiles_are_valid_and_estimated(profile: str) -> None:
-    params = Params(**PROFILES[profile])
-    seconds = experiment.estimate_s(params)
-    assert len(seconds) == len(experiment.points(params))
-    assert min(seconds) > 0
+SMALL = CHOICES["step_trace"].small
 
 
 @pytest.mark.parametrize("engine", ["static", "continuous", "paged", "whole", "chunked", "mixed"])

@@ -1,0 +1,41 @@
+"""What holds for the parameters of every experiment: each one moves what is recorded, and profiles are sound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from experiment_choices import CHOICES, configs, experiment
+
+from interleave.lab.paths import repo_root
+
+PROFILES = [(name, profile) for name in CHOICES for profile in sorted(experiment(name).PROFILES)]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"),
+    [(name, parameter, value) for name in CHOICES for parameter, value in CHOICES[name].changes],
+)
+def test_every_parameter_changes_what_is_recorded(name: str, parameter: str, value: Any) -> None:
+    assert configs(name, **{parameter: value}) != configs(name)
+
+
+def test_every_chapter_is_tried() -> None:
+    chapters = yaml.safe_load((repo_root() / "book" / "runs.yml").read_text())
+    assert {chapter["experiment"] for chapter in chapters} == set(CHOICES)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_every_parameter_is_tried(name: str) -> None:
+    assert {parameter for parameter, _ in CHOICES[name].changes} == set(experiment(name).Params.model_fields)
+
+
+@pytest.mark.parametrize(("name", "profile"), PROFILES)
+def test_profiles_are_valid_and_estimated(name: str, profile: str) -> None:
+    """Points find one another by label, so no label stands for two."""
+    module = experiment(name)
+    params = module.Params(**module.PROFILES[profile])
+    seconds, points = module.estimate_s(params), module.points(params)
+    assert len(seconds) == len(points) == len({point.label for point in points})
+    assert min(seconds) > 0
