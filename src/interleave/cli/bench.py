@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from interleave.cli.options import with_options
 from interleave.cli.terminal import progress, unwind_on_sigterm
 
 _BENCH_OPTIONS = [
@@ -78,12 +79,6 @@ _BENCH_OPTIONS = [
 ]
 
 
-def _with_bench_options(command: Any) -> Any:
-    for option in reversed(_BENCH_OPTIONS):
-        command = option(command)
-    return command
-
-
 @click.group()
 def bench() -> None:
     """Measure one configuration, closed (all requests at once) or open (arriving over time), or the peers.
@@ -100,7 +95,7 @@ def bench() -> None:
 
 
 @bench.command("closed")
-@_with_bench_options
+@with_options(_BENCH_OPTIONS)
 def bench_closed(json_path: str | None, **options: Any) -> None:
     """Serve a batch that is all there at the start (default workload: mixed32).
 
@@ -118,7 +113,7 @@ def bench_closed(json_path: str | None, **options: Any) -> None:
 
 @bench.command("open")
 @click.option("--rate", type=float, help="Poisson arrivals, requests/s; not scaled. Or give a trace.")
-@_with_bench_options
+@with_options(_BENCH_OPTIONS)
 def bench_open(json_path: str | None, **options: Any) -> None:
     """Serve requests as they arrive (default workload: published, 400 requests).
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.fit import latency_model
+from interleave.cli.options import ARRIVALS, SIMULATED, check_arrivals, with_options
 from interleave.cli.simulate_fleet import capacity, fleet
 from interleave.cli.simulate_sweep import sweep
 from interleave.cli.simulate_validate import validate
@@ -48,34 +49,14 @@ def published(json_path: str | None) -> None:
 
 
 @simulate.command("serve")
-@click.option("--engine", default="chunked", show_default=True, help="Engine of the ladder that has a batch.")
-@click.option(
-    "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
-)
-@click.option("--rate", type=float, help="Poisson arrivals, requests/s.")
-@click.option("--load", type=float, help="The same as a multiple of the saturated rate.")
+@with_options(ARRIVALS)
 @click.option(
     "--trace", type=click.Path(path_type=Path), help="CSV to replay: due_s,prompt_tokens,new_tokens."
 )
-@click.option("--num-requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
-@click.option(
-    "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
-)
-@click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once.")
-@click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]")
 @click.option("--max-chunk", type=int, help="Tokens of one prompt a step.  [default: the budget]")
 @click.option("--token-budget", type=int, help="Tokens of any kind a step.")
-@click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows.")
 @click.option("--order", help="Who takes the token budget first: decode_first or prefill_first.")
-@click.option(
-    "--allocation",
-    default="reserve",
-    show_default=True,
-    help="Blocks on admission, or progressive: as needed.",
-)
-@click.option("--num-blocks", type=int, help="Blocks of the pool.  [default: never short]")
-@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+@with_options(SIMULATED)
 def serve(
     engine: str,
     latency: str,
@@ -98,7 +79,6 @@ def serve(
       interleave simulate serve --engine chunked --load 0.85 --num-requests 1000000
     """
     from interleave.lab import simulate_serve
-    from interleave.lab.arrivals import checked_positive
     from interleave.lab.fleet import Fleet
     from interleave.lab.simulator import Served, requests_of
     from interleave.lab.trace import read_csv
@@ -106,9 +86,7 @@ def serve(
 
     if sum(value is not None for value in (rate, load, trace)) != 1:
         raise click.UsageError("give one of --rate, --load and --trace")
-    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
-        if value is not None:
-            checked_positive(name, value, unit)
+    check_arrivals(rate, load)
     check_out(json_path)
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)

@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import click
 
-from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.fit import latency_model
+from interleave.cli.options import ARRIVALS, SIMULATED, check_arrivals, with_options
 from interleave.cli.terminal import check_out, publish
 
-_ENGINE_OPTIONS = [
-    click.option(
-        "--engine", default="chunked", show_default=True, help="Engine of the ladder that has a batch."
-    ),
-    click.option(
-        "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
-    ),
-    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
-    click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows."),
-    click.option(
-        "--max-rows",
-        type=int,
-        default=32,
-        show_default=True,
-        help="Most requests served at once, each machine.",
-    ),
-    click.option("--num-blocks", type=int, help="Blocks of each pool.  [default: never short]"),
-    click.option("--allocation", default="reserve", show_default=True, help="reserve or progressive."),
-    click.option(
-        "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
-    ),
-]
 _MACHINE_OPTIONS = [
     click.option(
         "--replicas", type=int, default=1, show_default=True, help="Machines that each serve all of it."
@@ -53,15 +31,6 @@ _MACHINE_OPTIONS = [
     click.option("--transfer-latency-s", type=float, help="On top, for each request.  [default: 0.001]"),
     click.option("--kv-bytes-per-token", type=int, help="Sent.  [default: 28672, Qwen2.5-1.5B in fp16]"),
 ]
-
-
-def _with(options: list[Callable[..., Any]]) -> Callable[[Any], Any]:
-    def add(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
 
 
 def _build(choices: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -94,13 +63,9 @@ def _build(choices: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 @click.command()
-@_with(_ENGINE_OPTIONS)
-@_with(_MACHINE_OPTIONS)
-@click.option("--rate", type=float, help="Poisson arrivals at the router, requests/s.")
-@click.option("--load", type=float, help="The same as a multiple of the saturated rate.")
-@click.option("--num-requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
-@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+@with_options(_MACHINE_OPTIONS)
+@with_options(ARRIVALS)
+@with_options(SIMULATED)
 def fleet(
     rate: float | None, load: float | None, num_requests: int, json_path: str | None, **choices: Any
 ) -> None:
@@ -116,13 +81,10 @@ def fleet(
       interleave simulate fleet --prefill-machines 2 --decode-machines 2 --transfer-gbps 25 --rate 12
     """
     from interleave.lab import simulate_serve
-    from interleave.lab.arrivals import checked_positive
 
     if (rate is None) == (load is None):
         raise click.UsageError("give one of --rate and --load")
-    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
-        if value is not None:
-            checked_positive(name, value, unit)
+    check_arrivals(rate, load)
     check_out(json_path)
     seed, scale, latency = choices["seed"], choices["scale"], choices["latency"]
     machines, facts = _build(choices)
@@ -138,15 +100,13 @@ def fleet(
 
 
 @click.command()
-@_with(_ENGINE_OPTIONS)
-@_with(_MACHINE_OPTIONS)
+@with_options(_MACHINE_OPTIONS)
 @click.option("--ttft-s", type=float, help="Most seconds from due time to first token.")
 @click.option("--tpot-s", type=float, help="Most seconds a token after the first, on average.")
 @click.option("--max-gap-s", type=float, help="Most seconds between two tokens.")
 @click.option("--share", type=float, default=0.9, show_default=True, help="Of requests within every limit.")
 @click.option("--num-requests", type=click.IntRange(1), default=2000, show_default=True, help="At each rate.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
-@click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
+@with_options(SIMULATED)
 def capacity(
     ttft_s: float | None,
     tpot_s: float | None,

@@ -27,28 +27,27 @@ def deployment(
     prefill_machines: int | None = None,
     decode_machines: int | None = None,
     decode_rows: int | None = None,
-    transfer_gbps: float = TRANSFER_GBPS,
-    transfer_latency_s: float = TRANSFER_LATENCY_S,
-    kv_bytes_per_token: int = KV_BYTES_PER_TOKEN,
+    transfer_gbps: float | None = None,
+    transfer_latency_s: float | None = None,
+    kv_bytes_per_token: int | None = None,
 ) -> Deployment:
     """`replicas` of `served`; or, given both numbers of machines, prefill and decode apart.
 
     Apart, prompts run whole, as many in a step as the chunk budget holds, and `served` decodes. decode_rows:
-    rows of a decode machine (default: those of `served`), since it keeps no prompts in flight.
+    rows of a decode machine (default: those of `served`), since it keeps no prompts in flight. None takes
+    TRANSFER_GBPS, TRANSFER_LATENCY_S and the published model's bytes for what is sent.
     Raises ValueError for a combination that says two things or half of one.
     """
+    apart_only = {
+        "decode_rows": decode_rows,
+        "transfer_gbps": transfer_gbps,
+        "transfer_latency_s": transfer_latency_s,
+        "kv_bytes_per_token": kv_bytes_per_token,
+    }
     if prefill_machines is None and decode_machines is None:
-        if decode_rows is not None:
-            raise ValueError("decode_rows needs decode_machines")
-        for name, value, usual in (
-            ("transfer_gbps", transfer_gbps, TRANSFER_GBPS),
-            ("transfer_latency_s", transfer_latency_s, TRANSFER_LATENCY_S),
-            ("kv_bytes_per_token", kv_bytes_per_token, KV_BYTES_PER_TOKEN),
-        ):
-            if value != usual:
-                raise ValueError(
-                    f"{name} {value} needs prefill_machines and decode_machines: nothing is sent"
-                )
+        for name, value in apart_only.items():
+            if value is not None:
+                raise ValueError(f"{name} needs decode_machines, got {value} without them")
         return Fleet(served=served, num_replicas=replicas, routing=routing)
     if prefill_machines is None or decode_machines is None:
         raise ValueError("prefill_machines and decode_machines belong together: give both")
@@ -63,5 +62,9 @@ def deployment(
     return Disaggregated(
         prefill=Fleet(served=prompts, num_replicas=prefill_machines, routing=routing),
         decode=Fleet(served=rest, num_replicas=decode_machines, routing=routing),
-        link=Link(gbps=transfer_gbps, latency_s=transfer_latency_s, kv_bytes_per_token=kv_bytes_per_token),
+        link=Link(
+            gbps=TRANSFER_GBPS if transfer_gbps is None else transfer_gbps,
+            latency_s=TRANSFER_LATENCY_S if transfer_latency_s is None else transfer_latency_s,
+            kv_bytes_per_token=KV_BYTES_PER_TOKEN if kv_bytes_per_token is None else kv_bytes_per_token,
+        ),
     )

@@ -30,6 +30,10 @@ class Ceilings:
             if not value > 0:
                 raise ValueError(f"{name} must be above 0, got {value!r}")
 
+    def floor_s(self, num_bytes: float, num_flops: float) -> float:
+        """Seconds below which so much cannot be read and computed: the slower of the two."""
+        return max(num_bytes / self.read_bytes_per_s, num_flops / self.gemm_flops_per_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -169,8 +173,7 @@ def floor_s(
     if work.query_tokens == 0:
         return 0.0
     weights = fp32_weight_bytes(config) if weight_bytes is None else weight_bytes
-    moving_s = moved_bytes(work, config, weights, kv_number_bytes) / ceilings.read_bytes_per_s
-    return max(moving_s, flops(work, config) / ceilings.gemm_flops_per_s)
+    return ceilings.floor_s(moved_bytes(work, config, weights, kv_number_bytes), flops(work, config))
 
 
 @dataclass(frozen=True, slots=True)

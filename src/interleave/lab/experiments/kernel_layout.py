@@ -207,4 +207,4 @@ def _floor_s(call: Call, contexts: Sequence[int], chunk: int) -> float | None:
     work = separate_rows(shape, contexts)
     moved = work.distinct_bytes + chunk * shape.kv_heads * shape.position_bytes
     flops = work.useful_flops + 2 * heads * dim * chunk * (chunk + 1)
-    return max(moved / ceilings.read_bytes_per_s, flops / ceilings.gemm_flops_per_s)
+    return ceilings.floor_s(moved, flops)

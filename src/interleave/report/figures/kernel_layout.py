@@ -6,13 +6,12 @@ Takes the experiment's rows as one frame; measures nothing.
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel
 
 from interleave.lab.reference import load_published
 from interleave.report.figures.graded import verdict
-from interleave.report.figures.style import Look, panels, plain_log
+from interleave.report.figures.style import Look, over_rows, panels, plain_log
 
 LAYOUT_LOOKS = {
     "separate": Look("#0072B2", "o", "-"),
@@ -78,16 +77,9 @@ def layout_figure(table: pd.DataFrame) -> Figure:
     axes[1].set_ylabel("union / separate")
     axes[1].set_title("Uniting; dotted: published, A10")
     for axis in axes:
-        _over_rows(axis, sorted(equal["rows"].unique()))
+        plain_log(axis)
+        over_rows(axis, sorted(equal["rows"].unique()))
     return figure
-
-
-def _over_rows(axis: Axes, rows: list[float]) -> None:
-    axis.set_xscale("log", base=2)
-    plain_log(axis)
-    axis.set_xticks(rows, [f"{count:.0f}" for count in rows])
-    axis.set_xlabel("decode rows")
-    axis.legend(loc="upper left")
 
 
 def beside_figure(table: pd.DataFrame) -> Figure:
@@ -104,7 +96,8 @@ def beside_figure(table: pd.DataFrame) -> Figure:
     axis.axhline(1.0, color="black", linestyle=":", lw=1.2)
     axis.set_ylabel("time / separate calls")
     axis.set_title(f"With a chunk of {beside['chunk'].iloc[0]:,.0f} positions in the same layer")
-    _over_rows(axis, sorted(beside["rows"].unique()))
+    plain_log(axis)
+    over_rows(axis, sorted(beside["rows"].unique()))
     return figure
 
 

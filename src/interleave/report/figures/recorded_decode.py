@@ -7,11 +7,10 @@ the A10's step apart; measures nothing. Tables and verdicts are in `recorded_dec
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from interleave.report.figures.floors import known
-from interleave.report.figures.style import LOOKS, Look, panels, plain_log
+from interleave.report.figures.style import LOOKS, Look, over_rows, panels, plain_log
 
 ENGINES = ("chunked", "recorded")
 NARROW_LOOK = Look("#999999", "s", "--")
@@ -70,15 +69,8 @@ def steps_figure(table: pd.DataFrame) -> Figure:
     axes[1].set_ylim(0, max(1.25, float(table["ratio"].max()) * 1.25))
     axes[1].set_ylabel("recorded / eager")
     for axis in axes:
-        _over_rows(axis, sorted(table["rows"].unique()))
+        over_rows(axis, sorted(table["rows"].unique()))
     return figure
-
-
-def _over_rows(axis: Axes, rows: list[int]) -> None:
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(rows, [f"{count:.0f}" for count in rows])
-    axis.set_xlabel("decoding rows")
-    axis.legend(loc="upper left", ncols=1)
 
 
 def part_seconds(line: pd.Series, engine: str) -> dict[str, float]:

@@ -121,3 +121,12 @@ def plain_log(axis: Axes) -> None:
     axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def over_rows(axis: Axes, rows: Iterable[float]) -> None:
+    """An x axis of row counts, logarithmic, with a tick and a plain number for each; and the legend."""
+    counts = list(rows)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [f"{count:.0f}" for count in counts])
+    axis.set_xlabel("decode rows")
+    axis.legend(loc="upper left")

@@ -1,0 +1,69 @@
+"""Options that several commands take, and what is checked of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from interleave.cli.fit import PUBLISHED
+
+SIMULATED = [
+    click.option(
+        "--engine", default="chunked", show_default=True, help="Engine of the ladder that has a batch."
+    ),
+    click.option(
+        "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
+    ),
+    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
+    click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows."),
+    click.option(
+        "--max-rows",
+        type=int,
+        default=32,
+        show_default=True,
+        help="Most requests served at once, each machine.",
+    ),
+    click.option("--num-blocks", type=int, help="Blocks of each pool.  [default: never short]"),
+    click.option(
+        "--allocation",
+        default="reserve",
+        show_default=True,
+        help="Blocks on admission, or progressive: as needed.",
+    ),
+    click.option(
+        "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals."),
+    click.option("--json", "json_path", type=click.Path(), help="Write the document here."),
+]
+"""Of a simulated engine; a command's own stand before these in its help."""
+
+ARRIVALS = [
+    click.option("--rate", type=float, help="Poisson arrivals, requests/s."),
+    click.option("--load", type=float, help="The same as a multiple of the saturated rate."),
+    click.option(
+        "--num-requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many."
+    ),
+]
+
+
+def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """A decorator that adds them all, in their order."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def check_arrivals(rate: float | None, load: float | None) -> None:
+    """ValueError for a rate or a load that is given and is no finite number above 0."""
+    from interleave.lab.arrivals import checked_positive
+
+    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
+        if value is not None:
+            checked_positive(name, value, unit)
