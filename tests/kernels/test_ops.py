@@ -17,6 +17,7 @@ from interleave.lab.gate import run_gate
 from interleave.lab.gate_trials import prompt_ids
 from interleave.model.decoder import Decoder
 from interleave.model.ops import reference
+from interleave.model.ops.finite import NOT_FINITE
 from interleave.model.sources import load_model
 from interleave.schedule.request import Request
 
@@ -118,17 +119,18 @@ def test_the_lowest_of_the_highest_logits(
     logits = strided(rows, vocab, dtype, device)
     tied = sorted(data.draw(st.sets(st.integers(0, vocab - 1), min_size=1, max_size=3)))
     logits[0, tied] = 9.0
-    tokens = ops.argmax(logits)
+    tokens = ops.greedy(logits)
     assert tokens.dtype == torch.int64
     assert tokens.tolist() == [row.index(max(row)) for row in logits.tolist()]
     assert int(tokens[0]) == tied[0]
 
 
-def test_argmax_where_nothing_is_finite(device: str) -> None:
-    logits = torch.full((3, 9000), -math.inf, device=device)
+def test_a_row_that_is_not_finite_has_no_greedy_token(device: str) -> None:
+    logits = torch.zeros((4, 9000), device=device)
+    logits[0] = -math.inf
     logits[1, 8999] = math.nan
-    logits[2, [70, 8500]] = math.inf
-    assert ops.argmax(logits).tolist() == reference.argmax(logits).tolist() == [0, 8999, 70]
+    logits[2, [70, 8500]] = -math.inf
+    assert ops.greedy(logits).tolist() == reference.greedy(logits).tolist() == [*[NOT_FINITE] * 3, 0]
 
 
 def test_no_op_is_missing() -> None:

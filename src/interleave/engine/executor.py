@@ -61,7 +61,7 @@ class Sampler:
         params = [row.request.sampling for row in rows]
         generators = [self._generator(row) for row in rows]
         logits = self._decoder.logits(hidden)
-        tokens = sample(logits, params, generators, self._decoder.ops.argmax).tolist()
+        tokens = sample(logits, params, generators, self._decoder.ops.greedy).tolist()
         return {row.request_id: token for row, token in zip(rows, tokens, strict=True)}
 
     def _generator(self, row: Row) -> torch.Generator | None:

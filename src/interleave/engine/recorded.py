@@ -23,7 +23,7 @@ from interleave.model.attention.backend import Attention
 from interleave.model.batch import DecodeBatch
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
-from interleave.model.sampling import NOT_FINITE, greedy, non_finite
+from interleave.model.sampling import check_finite
 from interleave.schedule.block_pool import need_blocks
 from interleave.schedule.plan import Forward
 from interleave.schedule.row import Row
@@ -136,9 +136,7 @@ class RecordedDecode:
         if self._copied is not None:
             self._copied.synchronize()
         tokens: list[int] = self._host_tokens[: self._num_rows].tolist()
-        if NOT_FINITE in tokens:
-            bad = [row for row, token in enumerate(tokens) if token == NOT_FINITE]
-            raise non_finite(bad, len(tokens))
+        check_finite(tokens)
         return tokens
 
     def compute_padding(self, num_rows: int) -> None:
@@ -225,7 +223,7 @@ class RecordedDecode:
         )
         self.attention.plan_decode(batch)
         hidden = self.decoder.forward(batch.tokens, positions, self.attention.attend)
-        tokens = greedy(self.decoder.logits(hidden), self.decoder.ops.argmax)
+        tokens = self.decoder.ops.greedy(self.decoder.logits(hidden))
         self.hidden[:bucket].copy_(hidden)
         self._tokens[:bucket].copy_(tokens)
         lines[:, TOKEN].copy_(tokens.clamp(min=0))

@@ -36,7 +36,8 @@ def warm_up(engine: Engine, longest_request: int) -> None:
     most = min(longest_request, pool.num_blocks * pool.block_tokens)
     on_device = batched is not None and batched.attention.on_device
     deep = DEEP if on_device else SHALLOW
-    kind = (engine.name, config.order, batched and pool.block_tokens, min(most, deep + 9))
+    limits = (config.max_rows, config.chunk_budget, config.max_chunk, config.token_budget)
+    kind = (engine.name, config.order, *limits, batched and pool.block_tokens, min(most, deep + 9))
     if (like := (*kind, *_computing(executor))) in _rehearsed:
         return
     stage = Engine(

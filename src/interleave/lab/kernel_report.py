@@ -119,7 +119,7 @@ def launch_ops(config: ModelConfig, dtype: torch.dtype) -> None:
     ops.rotate(qkv, cos, cos, heads + kv_heads)
     cache = _cache(config, dtype, 64)
     ops.rotate_and_write(qkv, cos, cos, _empty((n,), torch.int64), cache, cache)
-    ops.argmax(_empty((_ROWS, config.vocab_size), torch.float32))
+    ops.greedy(_empty((_ROWS, config.vocab_size), torch.float32))
 
 
 def launch_attention(config: ModelConfig, dtype: torch.dtype, block_tokens: int) -> None:

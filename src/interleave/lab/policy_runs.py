@@ -7,17 +7,15 @@ it is divided by scale), load (None: everybody waits from the start), and the si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics, regime_map
 from interleave.lab.long_prompts import long_prompts
 from interleave.lab.point_table import Row, one_table
 from interleave.lab.quantiles import quantile
-from interleave.lab.serving import ServingSetting, serve_checked, trace_engine
+from interleave.lab.serving import ServingSetting, serve_checked, serve_discarded, trace_engine
 from interleave.lab.simulator import Served
 from interleave.lab.step_traces import timed_steps
 from interleave.lab.trace import Trace
@@ -92,8 +90,7 @@ def run_rows(config: Config, setting: ServingSetting, earlier: Mapping[str, list
         block_tokens=served.block_tokens,
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles.
-    serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
+    serve_discarded(engine, requests)
     log = serve_checked(engine, requests)
     facts = {name: config[name] for name in RUN_FACTS} | _run_facts(log, rate)
     rows = [_request_row(record, longest_whole(config)) for record in log.requests]

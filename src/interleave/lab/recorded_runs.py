@@ -6,18 +6,16 @@ import contextlib
 import io
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from interleave.engine.batched import Engine
 from interleave.engine.executor import BatchExecutor
-from interleave.engine.loop import serve
 from interleave.engine.recorded import RecordedDecode, buckets
 from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.decode_bench import ENGINES, padding
 from interleave.lab.point_table import Row
-from interleave.lab.serving import ServingSetting, serve_checked, trace_engine
+from interleave.lab.serving import ServingSetting, serve_checked, serve_discarded, trace_engine
 from interleave.lab.trace import Trace
 from interleave.lab.workload import requests_from_trace, scaled_block_tokens, scaled_chunk_budget
 from interleave.model.sources import LoadedModel
@@ -31,8 +29,7 @@ def paired_rows(config: Mapping[str, Any], trace: Trace, setting: ServingSetting
     engines = {name: _engine(name, setting.model, trace, config) for name in ENGINES}
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
     for engine in engines.values():
-        # Discarded: fills caches and compiles whatever this engine compiles.
-        serve(engine, [replace(request, max_new_tokens=2) for request in requests[:4]])
+        serve_discarded(engine, requests)
     found: list[Row] = []
     for run in range(config["runs"]):
         for name in ENGINES if run % 2 else reversed(ENGINES):

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from interleave.model.ops import reference
+from interleave.model.ops.finite import NOT_FINITE
 from interleave.schedule.request import SamplingParams
 
-Argmax = Callable[[Tensor], Tensor]
-"""[rows, vocab] -> int64 [rows], ties to the lowest id: an op of the decoder."""
-
-NOT_FINITE = -1
-"""In place of a token: the row's logits held NaN or infinity."""
+Greedy = Callable[[Tensor], Tensor]
+"""[rows, vocab] -> int64 [rows]: the op of the decoder, as `ops/reference.py` describes it."""
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -34,7 +32,7 @@ def sample(
     logits: Tensor,
     params: Sequence[SamplingParams],
     generators: Sequence[torch.Generator | None],
-    argmax: Argmax = reference.argmax,
+    greedy: Greedy = reference.greedy,
 ) -> Tensor:
     """One token per row: [rows, vocab] float -> [rows] int64 on the same device.
 
@@ -47,34 +45,19 @@ def sample(
         raise ValueError(f"{rows} rows of logits with {len(params)} params and {len(generators)} generators")
     if rows == 0:
         return torch.empty(0, dtype=torch.int64, device=logits.device)
-    check_finite(logits)
-    tokens = argmax(logits)
+    tokens = greedy(logits)
+    check_finite(tokens.tolist())
     drawn = [row for row, one in enumerate(params) if not one.greedy]
     for row in drawn:
         tokens[row] = _draw(logits[row], params[row], generators[row])
     return tokens
 
 
-def greedy(logits: Tensor, argmax: Argmax) -> Tensor:
-    """The greedy token of each row of [rows, vocab], or NOT_FINITE. Nothing is read on the host."""
-    return argmax(logits).masked_fill(~_finite(logits), NOT_FINITE)
-
-
-def check_finite(logits: Tensor) -> None:
-    """Raise NonFiniteLogits unless all of [rows, vocab] is finite."""
-    finite = _finite(logits)
-    if not bool(finite.all()):
-        raise non_finite((~finite).nonzero().flatten().tolist(), len(logits))
-
-
-def non_finite(bad: Sequence[int], num_rows: int) -> NonFiniteLogits:
-    return NonFiniteLogits(f"NaN or infinite logits in rows {list(bad)} of {num_rows}")
-
-
-def _finite(logits: Tensor) -> Tensor:
-    """bool [rows]; one pass, since NaN wins a minimum."""
-    low, high = torch.aminmax(logits, dim=-1)
-    return torch.isfinite(low) & torch.isfinite(high)
+def check_finite(tokens: Sequence[int]) -> None:
+    """Raise NonFiniteLogits if the greedy op found a row that is not finite, naming all such rows."""
+    if NOT_FINITE in tokens:
+        bad = [row for row, token in enumerate(tokens) if token == NOT_FINITE]
+        raise NonFiniteLogits(f"NaN or infinite logits in rows {bad} of {len(tokens)}")
 
 
 def _draw(logits: Tensor, params: SamplingParams, generator: torch.Generator | None) -> int:

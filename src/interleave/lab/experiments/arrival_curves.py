@@ -8,12 +8,10 @@ read it, so that all of them use one absolute rate per load. Does not draw.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from interleave.engine.loop import serve
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
@@ -25,6 +23,7 @@ from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
     serve_checked,
+    serve_discarded,
     serving_setting,
     trace_engine,
 )
@@ -147,8 +146,7 @@ def measure(point: Point, setting: ServingSetting, earlier: Mapping[str, list[Ro
         block_tokens=scaled_block_tokens(config["scale"]),
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles.
-    serve(engine, [replace(request, due_s=0.0, max_new_tokens=2) for request in requests[:4]])
+    serve_discarded(engine, requests)
     log = serve_checked(engine, requests)
     chosen = engine_settings(engine)
     code = {"attention": chosen["attention"], "linear": chosen["linear"]}

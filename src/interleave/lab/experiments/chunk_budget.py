@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from interleave.engine.build import build_engine
-from interleave.engine.loop import serve
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
 from interleave.lab.corpus import cut_prompts
@@ -26,6 +24,7 @@ from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
     serve_checked,
+    serve_discarded,
     serving_setting,
     trace_engine,
 )
@@ -175,8 +174,7 @@ def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
         block_tokens=scaled_block_tokens(config["scale"]),
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles.
-    serve(engine, [replace(request, max_new_tokens=2) for request in requests[:4]])
+    serve_discarded(engine, requests)
     log = serve_checked(engine, requests)
     gaps_s = [gap.gap_s for gap in metrics.incumbent_gaps(log)]
     longest = max(row.prompt_tokens for row in trace.rows)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from interleave.engine.loop import serve
 from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
@@ -24,6 +22,7 @@ from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
     serve_checked,
+    serve_discarded,
     serving_setting,
     trace_engine,
 )
@@ -164,8 +163,7 @@ def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[R
         allocation=config["allocation"],
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles.
-    serve(engine, [replace(request, max_new_tokens=2) for request in requests[:4]])
+    serve_discarded(engine, requests)
     logs = sorted(
         (serve_checked(engine, requests) for _ in range(config["runs"])), key=lambda log: log.wall_s
     )

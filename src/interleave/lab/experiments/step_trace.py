@@ -8,13 +8,11 @@ draw.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from interleave.engine.batched import StepOutcome
-from interleave.engine.loop import serve
 from interleave.engine.records import RunLog, StepRecord
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
@@ -26,6 +24,7 @@ from interleave.lab.serving import (
     ServingSetting,
     engine_settings,
     serve_checked,
+    serve_discarded,
     serving_setting,
     trace_engine,
 )
@@ -137,8 +136,7 @@ def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[R
         block_tokens=scaled_block_tokens(config["scale"]),
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    # Discarded: fills caches and compiles whatever this engine compiles.
-    serve(engine, [replace(request, max_new_tokens=2) for request in requests[:4]])
+    serve_discarded(engine, requests)
     pieces: list[Row] = []
     log = serve_checked(engine, requests, on_step=lambda outcome, _: pieces.extend(_pieces(outcome)))
     chosen = engine_settings(engine)

@@ -39,7 +39,7 @@ class OpsByRows(ModuleType):
         self._paths, self._modules = paths, dict(modules)
         usual = self._modules[paths.names[0]]
         self.add_norm, self.rotate, self.swiglu = usual.add_norm, usual.rotate, usual.swiglu
-        self.argmax, self.rope_table = usual.argmax, usual.rope_table
+        self.greedy, self.rope_table = usual.greedy, usual.rope_table
 
     def pack(self, weight: Tensor) -> PackedByPath:
         return PackedByPath({name: self._modules[name].pack(weight) for name in self._paths.names})

@@ -10,7 +10,7 @@ from torch import Tensor, ops
 
 from interleave.model.ops.reference import (
     add_norm,
-    argmax,
+    greedy,
     rms_norm,
     rope,
     rope_table,
@@ -21,8 +21,8 @@ from interleave.model.ops.reference import (
 
 __all__ = [
     "add_norm",
-    "argmax",
     "gated",
+    "greedy",
     "linear",
     "pack",
     "rms_norm",

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from interleave.model.config import Llama3Scaling, ModelConfig
+from interleave.model.ops import finite
 
 
 def rope_table(config: ModelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -86,9 +87,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-def argmax(logits: Tensor) -> Tensor:
-    """Greedy token per row of [rows, vocab]; a tie goes to the lowest id."""
-    return logits.argmax(dim=-1)
+def greedy(logits: Tensor) -> Tensor:
+    """Greedy token per row of [rows, vocab], int64; a tie goes to the lowest id. NOT_FINITE for a row
+    that holds NaN or infinity. Nothing is read on the host."""
+    return finite.only_finite(logits, logits.argmax(dim=-1))
 
 
 def gated(x: Tensor, gate_up: Tensor) -> Tensor:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interleave.model.ops.reference import argmax, rope_table
+from interleave.model.ops.finite import NOT_FINITE
+from interleave.model.ops.reference import rope_table
 from interleave.model.simd import glue
 from interleave.model.simd.gated import fits, multiply_gated
+from interleave.model.simd.greedy import greedy_rows
 from interleave.model.simd.linear import PackedMatrix, multiply
 from interleave.model.simd.pack import pack_matrix
 from interleave.model.simd.threads import start_threads
@@ -19,8 +21,8 @@ from interleave.model.simd.vector import HAS_FMA
 
 __all__ = [
     "add_norm",
-    "argmax",
     "gated",
+    "greedy",
     "linear",
     "pack",
     "rope_table",
@@ -92,4 +94,11 @@ def gated(x: Tensor, gate_up: PackedMatrix) -> Tensor:
         return swiglu(linear(x, gate_up))
     out = torch.empty((len(x), gate_up.width // 2))
     multiply_gated(x.contiguous().numpy(), gate_up, out.numpy())
+    return out
+
+
+def greedy(logits: Tensor) -> Tensor:
+    """Greedy token per row of [rows, vocab]; a tie goes to the lowest id. NOT_FINITE for a spoiled row."""
+    out = torch.empty(len(logits), dtype=torch.int64)
+    greedy_rows(logits.contiguous().numpy(), NOT_FINITE, out.numpy())
     return out

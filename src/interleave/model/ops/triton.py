@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from interleave.model.ops.finite import only_finite
 from interleave.model.ops.reference import linear, pack, rope_table
 from interleave_kernels import argmax as argmax_kernel
 from interleave_kernels import rms_norm as rms_norm_kernel
@@ -16,8 +17,8 @@ from interleave_kernels import swiglu as swiglu_kernel
 
 __all__ = [
     "add_norm",
-    "argmax",
     "gated",
+    "greedy",
     "linear",
     "pack",
     "rms_norm",
@@ -77,8 +78,8 @@ def gated(x: Tensor, gate_up: Tensor) -> Tensor:
     return swiglu(linear(x, gate_up))
 
 
-def argmax(logits: Tensor) -> Tensor:
-    """Greedy token per row of [rows, vocab]; a tie goes to the lowest id."""
+def greedy(logits: Tensor) -> Tensor:
+    """Greedy token per row of [rows, vocab]; a tie goes to the lowest id. NOT_FINITE for a spoiled row."""
     out = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     argmax_kernel.argmax(logits, out)
-    return out
+    return only_finite(logits, out)
