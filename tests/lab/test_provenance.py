@@ -9,7 +9,7 @@ import pytest
 
 from interleave.lab.code_hash import code_hash, measured_sources
 from interleave.lab.paths import repo_root
-from interleave.lab.provenance import cpu_name, git_state, package_versions, provenance
+from interleave.lab.provenance import cpu_name, git_state, name_in_cpuinfo, package_versions, provenance
 
 
 def git(folder, *arguments):
@@ -135,3 +135,20 @@ def test_no_torch_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nmodel\t\t: 9\n",
+            "AMD EPYC (family 25, model 1)",
+        ),
+        ("cpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Xeon(R) 8581C\n", "Xeon(R) 8581C"),
+        ("model name\t: Virtual  CPU\n", "Virtual CPU"),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_processor_that_does_not_say_its_generation_is_told_by_its_model(text: str, name: str) -> None:
+    assert name_in_cpuinfo(text) == name

@@ -88,13 +88,29 @@ def package_versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str | None]
 def cpu_name() -> str:
     """The processor's model as the system names it, never empty."""
     try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name" and value.strip():
-                return " ".join(value.split())
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown CPU"
+        text = ""
+    return name_in_cpuinfo(text) or platform.processor() or platform.machine() or "unknown CPU"
+
+
+def name_in_cpuinfo(text: str) -> str:
+    """The first processor's model name in the text of /proc/cpuinfo; empty if it has none.
+
+    A virtual machine may say no more than "AMD EPYC", which several generations share: a name without a
+    number gets the processor's family and model, so that their results are never taken for one machine's.
+    """
+    lines = (line.partition(":") for line in text.splitlines())
+    facts: dict[str, str] = {}
+    for name, _, value in lines:
+        facts.setdefault(name.strip(), " ".join(value.split()))
+    named = facts.get("model name", "")
+    numbered = [
+        f"{fact} {facts[key]}" for fact, key in (("family", "cpu family"), ("model", "model")) if key in facts
+    ]
+    if named and numbered and not any(letter.isdigit() for letter in named):
+        return f"{named} ({', '.join(numbered)})"
+    return named
 
 
 @lru_cache(maxsize=4)
