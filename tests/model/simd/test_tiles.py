@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from interleave.model.simd.tiles import FLAG, FLOAT_AT, ROWS, _wide_tile
+from interleave.model.simd.tiles import FLAG, FLOAT_AT, ROWS, UNROLLED, _wide_tile
 from interleave.model.simd.vector import I64, LANES
 
 CPUS = ["znver4", "sapphirerapids", "skylake-avx512"] if LANES == 16 else ["haswell", "znver3"]
@@ -47,8 +47,10 @@ def loops(lines: list[str]) -> list[list[str]]:
 @pytest.mark.parametrize("rows", [1, ROWS - 1, ROWS])
 @pytest.mark.parametrize("cpu", CPUS)
 def test_sums_stay_in_registers(cpu: str, rows: int, turned: bool) -> None:
-    """One depth step a turn and no vector on the stack: unrolled, LLVM's znver4 halves the rate of a full tile."""
-    (body,) = loops(assembly(cpu, rows, turned))
-    products = [line for line in body if "vfmadd" in line]
-    assert len(products) == 2 * rows
-    assert not [line for line in body if re.search(r"[xyz]mm", line) and "(%rsp" in line]
+    """As many steps a turn as were asked for, a loop for the rest, and no vector on the stack in either: with
+    steps that LLVM may mix, its znver4 halves the rate of a full tile."""
+    bodies = loops(assembly(cpu, rows, turned))
+    products = [sum("vfmadd" in line for line in body) for body in bodies]
+    assert products == [2 * rows * UNROLLED, 2 * rows][-UNROLLED:]
+    for body in bodies:
+        assert not [line for line in body if re.search(r"[xyz]mm", line) and "(%rsp" in line]

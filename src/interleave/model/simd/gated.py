@@ -19,7 +19,12 @@ from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import LANES, vload, vstore
 
 DEPTH = 2048
-"""Most depths of a layer's input: both panels are widened whole, 512 KiB which a second-level cache holds."""
+"""Most depths of a layer's input: its two panels are widened whole, in 256 KiB with 8 lanes, 512 with 16,
+which a second-level cache holds."""
+
+TOGETHER = 2
+"""Pairs of panels that are widened at once, where the depth leaves room for them: a row tile, which comes
+from afar, meets all of them while it is near."""
 
 
 def fits(matrix: PackedMatrix) -> bool:
@@ -59,68 +64,70 @@ def _multiply_gated(
     scratch: np.ndarray,
 ) -> None:
     pairs = len(panels) // 2
+    together = 1 if len(x) <= narrow_rows else max(1, min(TOGETHER, DEPTH // x.shape[1]))
     for thread in numba.prange(threads):
-        for panel in range(pairs * thread // threads, pairs * (thread + 1) // threads):
-            _one_pair(x, panels, panel, form, out, narrow_rows, scratch, thread)
+        stop = pairs * (thread + 1) // threads
+        for pair in range(pairs * thread // threads, stop, together):
+            count = min(together, stop - pair)
+            _some_pairs(x, panels, pair, count, form, out, narrow_rows, scratch, thread)
 
 
 @compiled
-def _one_pair(
+def _some_pairs(
     x: np.ndarray,
     panels: np.ndarray,
-    panel: int,
+    first_pair: int,
+    num_pairs: int,
     form: int,
     out: np.ndarray,
     narrow_rows: int,
     scratch: np.ndarray,
     thread: int,
 ) -> None:
-    """All rows of `out` in the columns of one gate panel and its up panel."""
+    """All rows of `out` in the columns of a few gate panels and their up panels."""
     rows, depth = x.shape
     width, size = out.shape[1], panels.shape[1]
+    up_panel = len(panels) // 2
     gate_wide = thread * scratch.shape[1]
     up_wide = gate_wide + DEPTH * PANEL
     gate_tile = up_wide + DEPTH * PANEL
     up_tile = gate_tile + ROWS * PANEL
-    blocks, block_depth, gate_at = place_of(form, panel * size, 0, depth)
-    _, _, up_at = place_of(form, (panel + len(panels) // 2) * size, 0, depth)
     narrow = rows <= narrow_rows
     if not narrow:
-        widen_panel(form, scratch, gate_wide, panels, gate_at, blocks, block_depth)
-        widen_panel(form, scratch, up_wide, panels, up_at, blocks, block_depth)
+        for index in range(num_pairs):
+            wide = index * depth * PANEL
+            blocks, block_depth, gate_at = place_of(form, (first_pair + index) * size, 0, depth)
+            _, _, up_at = place_of(form, (first_pair + index + up_panel) * size, 0, depth)
+            widen_panel(form, scratch, gate_wide + wide, panels, gate_at, blocks, block_depth)
+            widen_panel(form, scratch, up_wide + wide, panels, up_at, blocks, block_depth)
     most = NARROW_ROWS if narrow else ROWS
     num_tiles = (rows + most - 1) // most
     for tile in range(num_tiles):
         start, stop = rows * tile // num_tiles, rows * (tile + 1) // num_tiles
         count, x_at = stop - start, start * depth
-        if narrow:
-            multiply_narrow_tile(
-                form, count, scratch, gate_tile, PANEL, x, x_at, depth, panels, gate_at, blocks, block_depth,
-                False,
-            )  # fmt: skip
-            multiply_narrow_tile(
-                form,
-                count,
-                scratch,
-                up_tile,
-                PANEL,
-                x,
-                x_at,
-                depth,
-                panels,
-                up_at,
-                blocks,
-                block_depth,
-                False,
-            )
-        else:
-            multiply_tile(
-                count, scratch, gate_tile, PANEL, x, x_at, depth, scratch, gate_wide, PANEL, depth, False
-            )
-            multiply_tile(
-                count, scratch, up_tile, PANEL, x, x_at, depth, scratch, up_wide, PANEL, depth, False
-            )
-        for row in range(count):
-            for j in range(row * PANEL, (row + 1) * PANEL, LANES):
-                gated = silu_times(vload(scratch, gate_tile + j), vload(scratch, up_tile + j))
-                vstore(out, (start + row) * width + panel * PANEL + j - row * PANEL, gated)
+        for index in range(num_pairs):
+            pair, wide = first_pair + index, index * depth * PANEL
+            if narrow:
+                blocks, block_depth, gate_at = place_of(form, pair * size, 0, depth)
+                _, _, up_at = place_of(form, (pair + up_panel) * size, 0, depth)
+                multiply_narrow_tile(
+                    form, count, scratch, gate_tile, PANEL, x, x_at, depth, panels, gate_at,
+                    blocks, block_depth, False,
+                )  # fmt: skip
+                multiply_narrow_tile(
+                    form, count, scratch, up_tile, PANEL, x, x_at, depth, panels, up_at,
+                    blocks, block_depth, False,
+                )  # fmt: skip
+            else:
+                multiply_tile(
+                    count, scratch, gate_tile, PANEL, x, x_at, depth,
+                    scratch, gate_wide + wide, PANEL, depth, False,
+                )  # fmt: skip
+                multiply_tile(
+                    count, scratch, up_tile, PANEL, x, x_at, depth,
+                    scratch, up_wide + wide, PANEL, depth, False,
+                )  # fmt: skip
+            for row in range(count):
+                for j in range(row * PANEL, (row + 1) * PANEL, LANES):
+                    gated = silu_times(vload(scratch, gate_tile + j), vload(scratch, up_tile + j))
+                    vstore(out, (start + row) * width + pair * PANEL + j - row * PANEL, gated)

@@ -16,6 +16,7 @@ from interleave.model.simd.tiles import (
     FLOAT_AT,
     begin,
     cases,
+    deep_loop,
     finish,
     flag,
     loop,
@@ -47,7 +48,7 @@ def _narrow_tile(form: int, rows: int) -> Callable[[Builder, Any], None]:
                     builder, sums, at_row, builder.add(first, index), columns(builder, form, shared, place)
                 )
 
-            return loop(builder, depth, sums, step)
+            return deep_loop(builder, depth, sums, step)
 
         places, start = begin(builder, rows, c, c_stride, add)
         finish(builder, places, loop(builder, blocks, start, block))
