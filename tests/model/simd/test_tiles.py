@@ -8,7 +8,8 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
-from interleave.model.simd.tiles import FLAG, FLOAT_AT, ROWS, UNROLLED, _wide_tile
+from interleave.model.simd.loops import FLAG, FLOAT_AT, UNROLLED
+from interleave.model.simd.tiles import ROWS, _wide_tile
 from interleave.model.simd.vector import I64, LANES
 
 CPUS = ["znver4", "sapphirerapids", "skylake-avx512"] if LANES == 16 else ["haswell", "znver3"]

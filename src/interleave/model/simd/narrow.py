@@ -11,24 +11,12 @@ from typing import Any
 from numba import types
 
 from interleave.model.simd.forms import FP32, HEADER_BYTES, NAMES, STEP_BYTES, at_byte, columns, header
-from interleave.model.simd.tiles import (
-    FLAG,
-    FLOAT_AT,
-    begin,
-    cases,
-    deep_loop,
-    finish,
-    flag,
-    loop,
-    multiply_step,
-    row_pointers,
-)
+from interleave.model.simd.loops import BYTE_AT, FLAG, FLOAT_AT, cases, deep_loop, flag, loop
+from interleave.model.simd.tiles import begin, finish, multiply_step, row_pointers
 from interleave.model.simd.vector import I8, I64, LANES, Builder, element_pointer, emitted, store
 
 NARROW_ROWS = 12 if LANES == 16 else 4
 """Rows of a tile whose panel is widened in registers, some of which that takes itself."""
-
-BYTE_AT = I8.as_pointer()
 
 
 def _narrow_tile(form: int, rows: int) -> Callable[[Builder, Any], None]:

@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from interleave.model.simd.tiles import FLOAT_AT, cases, loop
+from interleave.model.simd.loops import FLOAT_AT, cases, loop
 from interleave.model.simd.vector import (
     I32,
     I64,
