@@ -7,9 +7,11 @@ import pytest
 from gguf import GGMLQuantizationType as Kind
 from gguf import dequantize, quantize
 
+from interleave.model.simd import linear
 from interleave.model.simd.forms import NAMES, PANEL
 from interleave.model.simd.linear import DEPTH, LinearPaths, multiply
 from interleave.model.simd.pack import pack_matrix
+from interleave.model.simd.queue import new_queue
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -120,3 +122,15 @@ def test_nan_reaches_the_product() -> None:
 def test_paths_are_checked() -> None:
     with pytest.raises(ValueError, match="at least 0, got -1"):
         LinearPaths(-1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(("rows", "size"), [(3, 2), (3, 7), (40, 2), (40, 1)])
+def test_threads_take_parts_without_changing_a_bit(threads: int, rows: int, size: int) -> None:
+    """More threads than cores too: whoever comes late finds the queue empty."""
+    matrix = pack_matrix(weights("q4_1", 200, 96))
+    x = np.random.default_rng(1).standard_normal((rows, 96), dtype=np.float32)
+    out = np.full((rows, 200), np.nan, dtype=np.float32)
+    scratch = np.empty((threads, linear._scratch(1).shape[1]), dtype=np.float32)
+    linear._multiply(x, matrix.panels, matrix.form, out, False, 8, size, new_queue(), threads, scratch)
+    assert np.array_equal(out, product(x, matrix))

@@ -1,7 +1,7 @@
 """Attention on the CPU in explicit vectors: decode rows and chunks in one launch, blocks read in place.
 
-The plan turns a batch into tasks of a row or a chunk tile by KV head and deals them out to threads,
-longest first, so that shares come out even. Works in float32, where `simd.vector.HAS_FMA` holds.
+The plan turns a batch into tasks of a row or a chunk tile by KV head, longest first; threads take them
+from one queue. Works in float32, where `simd.vector.HAS_FMA` holds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from interleave.model.simd.cache_write import write, write_rows
 from interleave.model.simd.chunk import tile_floats
 from interleave.model.simd.decode import decode_floats, decodes_in_place
 from interleave.model.simd.glue import threads_for
+from interleave.model.simd.queue import new_queue
 from interleave.model.simd.threads import start_threads
 
 TILE_ROWS = 192
@@ -45,6 +46,7 @@ class SimdAttention:
         self._keys = cache.k.numpy()
         self._values = cache.v.numpy()
         self._batch: PackedBatch | None = None
+        self._queue = new_queue()
         self._scratch = np.empty((1, 0), dtype=np.float32)
 
     def plan(self, batch: PackedBatch) -> None:
@@ -66,7 +68,7 @@ class SimdAttention:
         num_queries, heads, dim = q.shape
         keys, values = self._keys[layer], self._values[layer]
         if self._group != heads // len(keys):
-            self._deal(batch, heads // len(keys), dim)
+            self._prepare(batch, heads // len(keys), dim)
         strides = (_row_stride(k), _row_stride(v))
         new = (_flat(k), _flat(v), strides, self._slots, keys, values)
         threads = threads_for(k.numel())
@@ -86,22 +88,23 @@ class SimdAttention:
             batch.context_lens,
             batch.spans,
             self._tasks,
-            self._shares,
+            self._queue,
             self._scratch,
             out.numpy(),
         )
-        if len(self._shares) == 2:
+        self._queue[0] = 0
+        if self._threads == 1:
             attend_share(*arguments, 0)
         else:
-            attend(*arguments)
+            attend(*arguments, self._threads)
         return out
 
-    def _deal(self, batch: PackedBatch, group: int, dim: int) -> None:
+    def _prepare(self, batch: PackedBatch, group: int, dim: int) -> None:
         self._group = group
         kv_heads = self._keys.shape[1]
         tasks, cost = plan_tasks(batch, kv_heads, group, decodes_in_place(group, dim))
         threads = numba.get_num_threads() if cost.sum() >= SHARED_COST else 1
-        self._tasks, self._shares = deal(tasks, cost, threads)
+        self._tasks, self._threads = tasks[np.argsort(-cost, kind="stable")], threads
         largest = int(tasks[:, 3].max(where=tasks[:, 4] >= 0, initial=0))
         floats = max(
             tile_floats(largest * group, dim) if largest else 0,
@@ -138,19 +141,6 @@ def plan_tasks(
     tasks = np.repeat(np.stack(parts, axis=1), kv_heads, axis=0)
     tasks[:, 1] = np.tile(np.arange(kv_heads), len(row))
     return tasks, np.repeat(cost, kv_heads)
-
-
-def deal(tasks: np.ndarray, cost: np.ndarray, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tasks ordered by thread, and where each thread's share begins [threads + 1].
-
-    Dealt longest first, to and fro, as cards are: shares differ by less than one task.
-    """
-    order = np.argsort(-cost, kind="stable")
-    turn = np.arange(len(order)) % (2 * threads)
-    thread = np.minimum(turn, 2 * threads - 1 - turn)
-    by_thread = np.argsort(thread, kind="stable")
-    shares = np.searchsorted(thread[by_thread], np.arange(threads + 1))
-    return np.ascontiguousarray(tasks[order[by_thread]]), shares
 
 
 def _row_stride(x: Tensor) -> int:

@@ -1,7 +1,7 @@
 """Attention over blocks read in place: a list of tasks, each a decode row or a tile of a chunk's queries.
 
-Both kinds take all the query heads of one KV head in one pass. It does not know which task runs on which
-thread, nor what a task costs: `model/attention/simd.py` deals them out.
+Both kinds take all the query heads of one KV head in one pass. It does not know what a
+task costs: `model/attention/simd.py` puts them in order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from interleave.model.simd.chunk import chunk_tile
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.decode import decode_row
+from interleave.model.simd.queue import take
 
 
 @compiled
@@ -26,17 +27,18 @@ def attend_share(
     context_lens: np.ndarray,
     spans: np.ndarray,
     tasks: np.ndarray,
-    shares: np.ndarray,
+    queue: np.ndarray,
     scratch: np.ndarray,
     out: np.ndarray,
     thread: int,
 ) -> None:
-    """Run tasks[shares[thread]:shares[thread + 1]] with scratch[thread]. sizes: heads, kv_heads, dim, block_tokens.
+    """Run tasks from the queue to its end with scratch[thread]. sizes: heads, kv_heads, dim, block_tokens.
 
     q: flat, position n begins at n * q_stride; keys, values: [kv_heads, slots, dim]; out: [n, heads, dim].
     tables, context_lens, spans: by row. tasks: [tasks, 5], see `plan_tasks`.
     """
-    for index in range(shares[thread], shares[thread + 1]):
+    index = take(queue)
+    while index < len(tasks):
         row, kv_head, at, count = tasks[index, 0], tasks[index, 1], tasks[index, 2], tasks[index, 3]
         if tasks[index, 4] < 0:
             decode_row(
@@ -48,6 +50,7 @@ def attend_share(
                 q, q_stride, keys, values, sizes, scale, tables[row], kv_head, at, count, tasks[index, 4],
                 scratch[thread], out,
             )  # fmt: skip
+        index = take(queue)
 
 
 @compiled_parallel
@@ -62,13 +65,14 @@ def attend(
     context_lens: np.ndarray,
     spans: np.ndarray,
     tasks: np.ndarray,
-    shares: np.ndarray,
+    queue: np.ndarray,
     scratch: np.ndarray,
     out: np.ndarray,
+    threads: int,
 ) -> None:
-    """`attend_share` for every share, each on a thread of its own."""
-    for thread in numba.prange(len(shares) - 1):
+    """`attend_share` on every thread."""
+    for thread in numba.prange(threads):
         attend_share(
-            q, q_stride, keys, values, sizes, scale, tables, context_lens, spans, tasks, shares, scratch, out,
+            q, q_stride, keys, values, sizes, scale, tables, context_lens, spans, tasks, queue, scratch, out,
             thread,
         )  # fmt: skip

@@ -13,8 +13,9 @@ import numpy as np
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import PANEL
 from interleave.model.simd.glue import silu_times
-from interleave.model.simd.linear import LinearPaths, PackedMatrix, place_of
+from interleave.model.simd.linear import LinearPaths, PackedMatrix, part_size, place_of
 from interleave.model.simd.narrow import NARROW_ROWS, multiply_narrow_tile, widen_panel
+from interleave.model.simd.queue import new_queue, take
 from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import LANES, vload, vstore
 
@@ -39,10 +40,16 @@ def multiply_gated(
     paths: LinearPaths = LinearPaths(),  # noqa: B008
 ) -> None:
     """out [rows, width / 2] from x [rows, depth] and a matrix [width, depth] that `fits`, gate first."""
-    threads = min(numba.get_num_threads(), len(matrix.panels) // 2)
-    _multiply_gated(x, matrix.panels, matrix.form, out, paths.narrow_rows, threads, _scratch(threads))
+    pairs = len(matrix.panels) // 2
+    together = max(1, min(TOGETHER, DEPTH // matrix.depth))
+    threads = min(numba.get_num_threads(), pairs)
+    size = part_size(pairs, threads) if len(x) <= paths.narrow_rows else together
+    _multiply_gated(
+        x, matrix.panels, matrix.form, out, paths.narrow_rows, size, _queue, threads, _scratch(threads)
+    )
 
 
+_queue = new_queue()
 _kept: list[np.ndarray] = []
 
 
@@ -60,16 +67,23 @@ def _multiply_gated(
     form: int,
     out: np.ndarray,
     narrow_rows: int,
+    size: int,
+    queue: np.ndarray,
     threads: int,
     scratch: np.ndarray,
 ) -> None:
+    queue[0] = 0
     pairs = len(panels) // 2
-    together = 1 if len(x) <= narrow_rows else max(1, min(TOGETHER, DEPTH // x.shape[1]))
+    together = 1 if len(x) <= narrow_rows else size
     for thread in numba.prange(threads):
-        stop = pairs * (thread + 1) // threads
-        for pair in range(pairs * thread // threads, stop, together):
-            count = min(together, stop - pair)
-            _some_pairs(x, panels, pair, count, form, out, narrow_rows, scratch, thread)
+        begin = size * take(queue)
+        while begin < pairs:
+            stop = min(begin + size, pairs)
+            for pair in range(begin, stop, together):
+                _some_pairs(
+                    x, panels, pair, min(together, stop - pair), form, out, narrow_rows, scratch, thread
+                )
+            begin = size * take(queue)
 
 
 @compiled

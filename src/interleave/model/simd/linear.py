@@ -17,15 +17,15 @@ import numpy as np
 from interleave.model.simd.compiled import compiled, compiled_parallel
 from interleave.model.simd.forms import BLOCK, HEADER_BYTES, NAMES, PANEL, STEP_BYTES
 from interleave.model.simd.narrow import NARROW_ROWS, multiply_narrow_tile, widen_panel
+from interleave.model.simd.queue import new_queue, take
 from interleave.model.simd.tiles import ROWS, multiply_tile
 from interleave.model.simd.vector import LANES
 
 DEPTH = 768
 """Depths of a panel that are widened at once and serve every row tile."""
 
-TOGETHER = 4
-"""Panels that are widened at once: a row tile, which comes from afar, meets all of them while it is near.
-They take 192 KiB with 8 lanes, 384 with 16, of a second-level cache."""
+TOGETHER = 2
+"""Panels that are widened at once: a row tile, which comes from afar, meets all of them while it is near."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,21 @@ def multiply(
     paths: LinearPaths = LinearPaths(),
 ) -> None:
     """out [rows, width] = (out +, if `add`) x [rows, depth] @ matrix transposed."""
-    threads = min(numba.get_num_threads(), len(matrix.panels))
-    _multiply(x, matrix.panels, matrix.form, out, add, paths.narrow_rows, threads, _scratch(threads))
+    num_panels = len(matrix.panels)
+    threads = min(numba.get_num_threads(), num_panels)
+    size = part_size(num_panels, threads) if len(x) <= paths.narrow_rows else TOGETHER
+    _multiply(
+        x, matrix.panels, matrix.form, out, add, paths.narrow_rows, size, _queue, threads, _scratch(threads)
+    )
 
 
+def part_size(count: int, threads: int) -> int:
+    """Panels that a thread takes at once where each is multiplied by itself: few rows wait for memory, which
+    is read fastest in long stretches."""
+    return -(-count // threads)
+
+
+_queue = new_queue()
 _kept: list[np.ndarray] = []
 
 
@@ -90,15 +101,31 @@ def _multiply(
     out: np.ndarray,
     add: bool,
     narrow_rows: int,
+    size: int,
+    queue: np.ndarray,
     threads: int,
     scratch: np.ndarray,
 ) -> None:
-    together = 1 if len(x) <= narrow_rows else TOGETHER
+    queue[0] = 0
+    together = 1 if len(x) <= narrow_rows else size
     for thread in numba.prange(threads):
-        stop = len(panels) * (thread + 1) // threads
-        for panel in range(len(panels) * thread // threads, stop, together):
-            count = min(together, stop - panel)
-            _some_panels(x, panels, panel, count, form, out, add, narrow_rows, scratch, thread)
+        begin = size * take(queue)
+        while begin < len(panels):
+            stop = min(begin + size, len(panels))
+            for panel in range(begin, stop, together):
+                _some_panels(
+                    x,
+                    panels,
+                    panel,
+                    min(together, stop - panel),
+                    form,
+                    out,
+                    add,
+                    narrow_rows,
+                    scratch,
+                    thread,
+                )
+            begin = size * take(queue)
 
 
 @compiled
