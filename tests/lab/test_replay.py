@@ -24,6 +24,7 @@ from interleave.lab.simulated_executor import SimulatedExecutor
 from interleave.lab.simulator import Served
 from interleave.lab.step_traces import read_step_trace, timed_steps
 from interleave.lab.timing import HELD_VARIABLE
+from interleave.lab.validation import JUDGED, judged
 from interleave.lab.virtual_clock import VirtualClock
 from interleave.model.sources import load_model
 from interleave.schedule.request import Request
@@ -255,3 +256,18 @@ def test_a_record_with_other_lengths_is_found_out() -> None:
     shorter = [replace(record, max_new_tokens=1) for record in log.requests]
     with pytest.raises(ReplayError):
         replay(Served(engine="paged", **SERVED), shorter, log.steps)
+
+
+def test_an_error_within_the_engines_own_spread_is_met() -> None:
+    def run(simulated: float, low: float, high: float) -> dict[str, dict[str, dict[str, float]]]:
+        one = {"simulated": simulated, "measured": 1.0, "low": low, "high": high, "error": simulated - 1.0}
+        return {"measures": dict.fromkeys(JUDGED, one)}
+
+    for runs, met in (
+        ([run(1.04, 1.0, 1.0)], True),
+        ([run(0.9, 0.99, 1.01)], False),
+        ([run(0.9, 0.88, 1.01)], True),
+        ([run(1.2, 1.0, 1.0), run(1.01, 1.0, 1.0), run(0.98, 1.0, 1.0)], True),
+    ):
+        found = judged(runs)
+        assert [one["met"] for one in found.values()] == [met] * len(JUDGED)

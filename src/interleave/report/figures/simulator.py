@@ -25,6 +25,7 @@ MEASURES = {
     "ttft_p90_s": "TTFT, 90th percentile",
     "tpot_p50_s": "TPOT, median",
     "gap_p50_s": "gap, median",
+    "gap_p90_s": "gap, 90th percentile",
     "max_gap_p50_s": "longest gap, median",
 }
 
