@@ -9,6 +9,7 @@ from experiment_choices import CHOICES
 
 from interleave.lab.experiments import scale as experiment
 from interleave.lab.experiments.scale import Params
+from interleave.lab.ways_to_serve import WAYS
 
 SMALL = CHOICES["scale"].small
 
@@ -50,3 +51,20 @@ def test_a_rate_within_limits_is_below_the_saturated_one_times_a_quarter_more() 
     row = measured("capacity of chunked")
     assert 0 < row["rate"] < 1.25 * row["saturated_rate"]
     assert row["share_reached"] >= 0.9
+
+
+def test_every_way_to_serve_meets_the_same_requests() -> None:
+    rows = {way: measured(f"{way} on 2") for way in WAYS}
+    assert len({row["rate"] for row in rows.values()}) == 1
+    assert rows["chunked"]["worst_gap_s"] < rows["whole"]["worst_gap_s"]
+    assert rows["apart"]["gap_p99_s"] < rows["chunked"]["gap_p99_s"]
+    assert rows["static"]["saturated_rate"] < rows["chunked"]["saturated_rate"]
+
+
+def test_an_agents_prompt_is_told_from_the_others() -> None:
+    whole, chunked = (measured(f"{way}, agents of 8,192") for way in ("whole", "chunked"))
+    assert whole["agents"] == chunked["agents"] > 0
+    assert whole["rate"] == chunked["rate"]
+    assert chunked["worst_gap_s"] < whole["worst_gap_s"]
+    assert chunked["agent_ttft_p50_s"] > chunked["other_ttft_p90_s"] > 0
+    assert 0 <= chunked["outside_share"] <= 1

@@ -9,6 +9,8 @@ import nbformat
 import pandas as pd
 import pytest
 
+from interleave.lab.experiments.scale import AGENT_WAYS
+from interleave.lab.ways_to_serve import WAYS
 from interleave.report.figures import scale as draw
 from interleave.report.figures import scale_tables as tables
 from interleave.report.layout import find_notebook
@@ -27,6 +29,7 @@ def test_the_notebook_becomes_a_page(out: Path) -> None:
         "num_requests": 200,
         "budgets": [256],
         "targets_s": [0.06],
+        "agent_tokens": [8192],
     }
     result = run_notebook(find_notebook("scale"), overrides=chosen, say=lambda _: None)
     notebook = nbformat.read(result.path, as_version=4)
@@ -59,6 +62,10 @@ def points() -> pd.DataFrame:
         rows.append({"kind": "budget", "budget": budget, "target_s": target, "worst_gap_s": gap, "ttft_p90_s": first, "served_rate": rate})  # fmt: skip
     for engine, machines, prefill, rate in (("whole", 1, 0, None), ("chunked", 1, 0, 3.0), ("chunked", 4, 0, 13.0), ("chunked", 4, 2, 9.0)):  # fmt: skip
         rows.append({"kind": "capacity", "engine": engine, "machines": machines, "prefill_machines": prefill, "rate": rate, "saturated_rate": 4.0 * machines})  # fmt: skip
+    for number, way in enumerate(WAYS):
+        rows.append({"kind": "way", "way": way, "saturated_rate": 4.0 + number, "served_rate": 4.0, "ttft_p90_s": 1.0, "gap_p99_s": 0.1, "worst_gap_s": 1.0 - 0.1 * number})  # fmt: skip
+        for tokens in (16_384, 32_768) if way in AGENT_WAYS else ():
+            rows.append({"kind": "agent", "way": way, "agent_tokens": tokens, "agent_ttft_p50_s": 2.0 + number, "other_ttft_p90_s": 1.0, "gap_p99_s": 0.1, "worst_gap_s": 12.0 if way == "whole" else 1.0, "outside_share": 0.1})  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -78,6 +85,13 @@ def test_a_target_is_compared_with_the_budget_of_the_same_gap() -> None:
     assert tables.same_gap(nobody) == []
 
 
+def test_ways_and_agents_have_a_line_each() -> None:
+    assert list(tables.ways_table(points())["way"]) == list(WAYS)
+    assert list(tables.agents_table(points())["agent's prompt [tokens]"]) == [16_384, 32_768] * len(
+        AGENT_WAYS
+    )
+
+
 def test_a_rate_that_nothing_keeps_is_missing() -> None:
     table = tables.capacities(points()).set_index("name")
     assert list(table.index) == ["1 x whole", "1 x chunked", "4 x chunked", "2+2 apart"]
@@ -89,6 +103,7 @@ def test_verdicts() -> None:
     found = tables.verdicts(points()).set_index("no.")
     assert found.loc["4", "measured"] == pytest.approx(0.03 / 0.07)
     assert found.loc["5b", "measured"] == pytest.approx(3.0)
+    assert found.loc["8a", "measured"] == pytest.approx(0.7 / 0.6)
     assert dict(found["verdict"]) == {
         "1": "held",
         "2a": "held",
@@ -101,11 +116,17 @@ def test_verdicts() -> None:
         "6b": "held",
         "7a": "held",
         "7b": "held",
+        "8a": "missed",
+        "8b": "held",
+        "8c": "held",
+        "9a": "held",
+        "9b": "held",
     }
 
 
 @pytest.mark.parametrize(
-    "figure", [draw.cost_figure, draw.fleet_figure, draw.apart_figure, draw.budget_figure]
+    "figure",
+    [draw.cost_figure, draw.fleet_figure, draw.apart_figure, draw.budget_figure, draw.agents_figure],
 )
 def test_figures_draw_every_panel(figure: Any) -> None:
     drawn = figure(points())

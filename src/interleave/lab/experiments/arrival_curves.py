@@ -57,6 +57,9 @@ class Params(WorkloadChoices):
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
         (0,), min_length=1, description="one trace per seed; 0 is the published draw"
     )
+    near_seeds: tuple[Annotated[int, Field(ge=0, lt=2**63)], ...] = Field(
+        (), description="further traces at the highest load below capacity, where the draw decides most"
+    )
     max_rows: int = Field(
         8, ge=1, le=256, description="requests served at once", json_schema_extra={"unit": "rows"}
     )
@@ -71,7 +74,13 @@ class Params(WorkloadChoices):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {**CPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "num_requests": 100, "max_rows": 32},
+    "cpu": {
+        **CPU_PROFILE,
+        "loads": (0.3, 0.6, 0.85, 1.2),
+        "num_requests": 100,
+        "near_seeds": (1, 2),
+        "max_rows": 32,
+    },
     "gpu": {
         **GPU_PROFILE,
         "engines": ("paged", "chunked", "mixed", "recorded"),
@@ -93,7 +102,7 @@ MODULES = ("floor_columns", "roofline")
 
 def points(params: Params) -> list[Point]:
     """The reference capacity, then every engine at every load on every seed's trace."""
-    common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds"})
+    common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds", "near_seeds"})
     capacity = Point(CAPACITY_LABEL, {**common, "engine": REFERENCE_ENGINE, "seed": 0, "load": None}, seed=0)
     loaded = [
         Point(
@@ -102,15 +111,21 @@ def points(params: Params) -> list[Point]:
             seed=seed,
         )
         for load in params.loads
-        for seed in params.seeds
+        for seed in seeds_at(params, load)
         for engine in params.engines
     ]
     return [capacity, *loaded]
 
 
+def seeds_at(params: Params, load: float) -> list[int]:
+    """The seeds of a load, each once and in order."""
+    near = max((each for each in params.loads if each < 1), default=min(params.loads))
+    return list(dict.fromkeys([*params.seeds, *(params.near_seeds if load == near else ())]))
+
+
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point, from the rough cost of one request on two CPU cores (or a GPU)."""
-    per_request_s = 0.25 if params.device == "cuda" else 10 / params.scale
+    per_request_s = 0.25 if params.device == "cuda" else 4 / params.scale
     busy_s = params.num_requests * per_request_s
     return [
         busy_s / min(1.0, point.config["load"] or 1.0) * (1.4 if point.config["engine"] == "paged" else 1.0)

@@ -1,42 +1,34 @@
 """Beyond one machine and a few hundred requests, by simulation of the published A10 engine.
 
-Five kinds of points. *cost*: what simulating so many requests takes (measured here). *fleet*: replicas and
+Seven kinds of points. *cost*: what simulating so many requests takes (measured here). *fleet*: replicas and
 routings. *apart*: prefill and decode on machines of their own, beside chunking on as many. *budget*: fixed
-chunk budgets and budgets that follow a target. *capacity*: rates within limits. Does not draw.
+chunk budgets and budgets that follow a target. *capacity*: rates within limits. *way*: every way to serve on the
+same machines. *agent*: some of them with a few prompts far longer than the rest. Does not draw.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from interleave.lab.deployment import TRANSFER_GBPS, Deployment, deployment
-from interleave.lab.fleet import Fleet, FleetRun
+from interleave.lab.deployment import TRANSFER_GBPS
 from interleave.lab.latency_file import model_from_json, model_to_json
-from interleave.lab.latency_model import LatencyModel
 from interleave.lab.measure import Point
-from interleave.lab.metrics import Limits
 from interleave.lab.point_table import Row
-from interleave.lab.published_calibration import best, calibrate
-from interleave.lab.reference import load_published
-from interleave.lab.simulate_serve import draw_rows, machines, peak_bytes, saturated, served_rate
-from interleave.lab.simulator import Served
-from interleave.lab.slo_capacity import slo_capacity
+from interleave.lab.scale_runs import MEASURES, published_model
+from interleave.lab.ways_to_serve import APART, WAYS
 
 MODULES = (
     "deployment", "disaggregation", "fleet", "gap_histogram", "latency_model", "plan_features",
-    "published_calibration", "replica", "request_table", "routing", "simulate_serve", "simulated_executor",
-    "simulator", "slo_capacity", "step_fit", "step_prediction", "token_times", "virtual_clock",
+    "published_calibration", "replica", "request_table", "routing", "scale_runs", "simulate_serve",
+    "simulated_executor", "simulator", "slo_capacity", "step_fit", "step_prediction", "token_times",
+    "virtual_clock", "ways_to_serve",
 )  # fmt: skip
 RoutingName = Literal["round_robin", "least_loaded", "shortest_queue"]
 Load = Annotated[float, Field(gt=0, le=4)]
-BEST = "least_loaded"
-FIRST_TOKEN = "ttft_p90_s"
+AGENT_WAYS = ("whole", "chunked", "mixed", APART)
 
 
 class Params(BaseModel):
@@ -107,6 +99,13 @@ class Params(BaseModel):
         0.1, gt=0, le=1e4, description="most between two tokens", json_schema_extra={"unit": "s"}
     )
     share: float = Field(0.9, gt=0, le=1, description="of requests within both limits")
+    agent_tokens: tuple[Annotated[int, Field(ge=4_097, le=1_000_000)], ...] = Field(
+        (16_384, 32_768),
+        min_length=1,
+        description="prompts of agents, each tried among the others",
+        json_schema_extra={"unit": "tokens"},
+    )
+    agent_share: float = Field(0.02, gt=0, le=1, description="of requests that are an agent's")
     seed: int = Field(0, ge=0, lt=2**63, description="of the draws; 0 is the published one")
 
 
@@ -127,7 +126,7 @@ REQUESTS_PER_SECOND = 5_000
 def points(params: Params) -> list[Point]:
     """Costs, fleets, splits, budgets, capacities; each names what it simulates, with the model of its steps."""
     given = params.model_dump(mode="json")
-    common = {"model": model_to_json(_model()), "seed": params.seed}
+    common = {"model": model_to_json(published_model()), "seed": params.seed}
     run = common | {"num_requests": params.num_requests}
     limits = run | {name: given[name] for name in ("ttft_limit_s", "gap_limit_s", "share")}
     return [
@@ -138,6 +137,8 @@ def points(params: Params) -> list[Point]:
             *_splits(params, run),
             *_budgets(params, run),
             *_capacities(params, limits),
+            *_ways(params, run),
+            *_agents(params, run),
         )
     ]
 
@@ -202,6 +203,20 @@ def _capacities(params: Params, limits: Mapping[str, Any]) -> Named:
     )
 
 
+def _ways(params: Params, run: Mapping[str, Any]) -> Named:
+    for way in WAYS:
+        sizes = {"machines": params.machines, "load": min(params.apart_loads)}
+        yield f"{way} on {params.machines}", {**run, "kind": "way", "way": way, **sizes}
+
+
+def _agents(params: Params, run: Mapping[str, Any]) -> Named:
+    for tokens in params.agent_tokens:
+        for way in AGENT_WAYS:
+            sizes = {"machines": params.machines, "load": min(params.apart_loads)}
+            agents = {"agent_tokens": tokens, "agent_share": params.agent_share}
+            yield f"{way}, agents of {tokens:,}", {**run, "kind": "agent", "way": way, **sizes, **agents}
+
+
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point on one core: requests simulated, a step's budget searched by ten trials."""
     seconds = []
@@ -219,126 +234,8 @@ def prepare(params: Params) -> None:
     """Nothing to load: the model of step times is part of each point."""
 
 
-@cache
-def _model() -> LatencyModel:
-    return best(calibrate(load_published())).model
-
-
-@cache
-def _capacity(seed: int) -> float:
-    """Requests/s of `chunked` on one machine with everybody waiting: what loads are multiples of."""
-    return saturated(Fleet(served=Served(engine="chunked")), _model(), seed)["served_rate"]
-
-
 def measure(point: Point, _setting: None, _earlier: Mapping[str, list[Row]]) -> list[Row]:
     """One row for each point."""
     config = point.config
     model = model_from_json(config["model"])
     return [{"kind": config["kind"], **MEASURES[config["kind"]](config, model)}]
-
-
-def _cost(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    number, rate = config["num_requests"], config["load"] * _capacity(config["seed"])
-    start = time.perf_counter()
-    run = Fleet(served=Served(engine="chunked")).run(draw_rows(number, rate, config["seed"]), number, model)
-    seconds = time.perf_counter() - start
-    return {
-        "requests": number,
-        "seconds": seconds,
-        "requests_per_s": number / seconds,
-        "events_per_request": run.table.num_events / number,
-        "steps_per_request": run.table.num_steps / number,
-        "peak_mib": peak_bytes() / 2**20,
-    }
-
-
-def _fleet(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    number = config["replicas"]
-    fleet = deployment(Served(engine="chunked"), replicas=number, routing=config["routing"])
-    row = _served(config, fleet, number * config["load"] * _capacity(config["seed"]), model)
-    return {"machines": number, "routing": config["routing"], "load": config["load"], **row}
-
-
-def _apart(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    number, prefill, rows, gbps = (config[name] for name in ("machines", "prefill_machines", "rows", "gbps"))
-    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
-    row = _served(config, tried, number * config["load"] * _capacity(config["seed"]), model)
-    return {
-        "machines": number,
-        "prefill_machines": prefill,
-        "rows": rows,
-        "gbps": gbps,
-        "load": config["load"],
-        "saturated_rate": _saturated(number, prefill, rows, gbps, config["seed"]),
-        **row,
-    }
-
-
-@cache
-def _saturated(number: int, prefill: int, rows: int, gbps: float, seed: int) -> float:
-    """The same at every load."""
-    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
-    return saturated(tried, _model(), seed)["served_rate"]
-
-
-def _split(served: Served, number: int, prefill: int, gbps: float = TRANSFER_GBPS) -> Deployment:
-    """`number` machines, of which so many compute prompts only; 0 is chunking on all of them."""
-    if prefill == 0:
-        return deployment(served, replicas=number, routing=BEST)
-    return deployment(
-        served, prefill_machines=prefill, decode_machines=number - prefill, routing=BEST, transfer_gbps=gbps
-    )
-
-
-def _budget(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    served = Served(engine="chunked", chunk_budget=config["budget"], tpot_target_s=config["target_s"])
-    row = _served(config, Fleet(served=served), config["load"] * _capacity(config["seed"]), model)
-    return {"budget": config["budget"], "target_s": config["target_s"], "load": config["load"], **row}
-
-
-def _within(config: Mapping[str, Any], model: LatencyModel) -> Row:
-    served, number = Served(engine=config["engine"]), config["replicas"]
-    limits = Limits(config["ttft_limit_s"], None, config["gap_limit_s"])
-    found = slo_capacity(
-        _split(served, number, config["prefill_machines"]),
-        model,
-        limits,
-        config["share"],
-        config["num_requests"] * number,
-        config["seed"],
-    )
-    return {
-        "engine": config["engine"],
-        "machines": number,
-        "prefill_machines": config["prefill_machines"],
-        "saturated_rate": found["saturated"],
-        "rate": found["rate"],
-        "share_reached": found["share_reached"],
-    }
-
-
-def _served(config: Mapping[str, Any], tried: Deployment, rate: float, model: LatencyModel) -> Row:
-    """What a run at an absolute rate left: rates, first tokens, gaps, and how busy the machines were."""
-    number = config["num_requests"] * tried.num_machines
-    run = tried.run(draw_rows(number, rate, config["seed"]), number, model)
-    return {"rate": rate, "served_rate": served_rate(run.table), **_latencies(run)}
-
-
-def _latencies(run: FleetRun) -> Row:
-    table = run.table
-    first = table.column("first_token_s") - table.column("due_s")
-    longest = table.column("max_gap_s")
-    busy = [machine["busy"] for machine in machines(run)]
-    return {
-        "ttft_p50_s": float(np.percentile(first, 50)),
-        FIRST_TOKEN: float(np.percentile(first, 90)),
-        "gap_p50_s": table.gaps.quantile(50),
-        "gap_p99_s": table.gaps.quantile(99),
-        "longest_gap_p50_s": float(np.nanmedian(longest)),
-        "worst_gap_s": table.gaps.ends()[1],
-        "busy_least": min(busy),
-        "busy_most": max(busy),
-    }
-
-
-MEASURES = {"cost": _cost, "fleet": _fleet, "apart": _apart, "budget": _budget, "capacity": _within}

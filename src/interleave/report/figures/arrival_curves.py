@@ -38,6 +38,14 @@ def curves(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([grouped.median(), low, high], axis=1).reset_index()
 
 
+def seed_counts(rows: pd.DataFrame) -> str:
+    """How many traces each load was measured on, in words."""
+    counts = rows[rows["load"].notna()].groupby("load")["seed"].nunique()
+    if counts.nunique() == 1:
+        return f"{counts.iloc[0]} at every load"
+    return ", ".join(f"{count} at {load:g} x" for load, count in counts.items())
+
+
 def arrival_figure(table: pd.DataFrame) -> Figure:
     """Three panels over load: served rate, median TTFT, worst gap of an already decoding request."""
     figure, axes = panels(3, 1, height_in=2.6)

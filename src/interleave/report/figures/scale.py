@@ -16,6 +16,8 @@ ROUTING_LOOKS = {
 }
 LOAD_LOOKS = (Look("#56B4E9", "v", ":"), Look("#009E73", "D", "--"), Look("#D55E00", "o", "-"), Look("#000000", "x", "-."))  # fmt: skip
 
+WAY_LOOKS = {"apart": Look("#999999", "P", (0, (3, 1, 1, 1)))}
+
 
 def cost_figure(points: pd.DataFrame) -> Figure:
     """Requests simulated a second, and the memory that it takes, over the number of requests."""
@@ -85,6 +87,27 @@ def apart_figure(points: pd.DataFrame) -> Figure:
             plain_log(axis)
     axes[0].legend(loc="best")
     axes[-1].set_xlabel("machines: prefill + decode, or all of them chunking")
+    return figure
+
+
+def agents_figure(points: pd.DataFrame) -> Figure:
+    """The worst gap against the agents' own first token, a line per way through the lengths of their prompts.
+
+    Down is better for everybody else, left for the agents."""
+    table = of_kind(points, "agent")
+    figure, (axis,) = panels(height_in=3.4)
+    for way, own in table.groupby("way", sort=False):
+        look, own = WAY_LOOKS.get(str(way)) or LOOKS[str(way)], own.sort_values("agent_tokens")
+        axis.plot(own["agent_ttft_p50_s"], own["worst_gap_s"], color=look.color, marker=look.marker,
+                  linestyle=look.line, label=str(way))  # fmt: skip
+        for row in own.itertuples():
+            axis.annotate(_short(row.agent_tokens), (row.agent_ttft_p50_s, row.worst_gap_s), (0, 6),
+                          textcoords="offset points", ha="center", fontsize=9, color=look.color)  # fmt: skip
+    plain_log(axis)
+    axis.margins(y=0.15)
+    axis.set_xlabel("the agents' median time to first token (s)")
+    axis.set_ylabel("worst gap of anybody (s)")
+    axis.legend(loc="best")
     return figure
 
 

@@ -95,6 +95,36 @@ def capacity_table(points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def ways_table(points: pd.DataFrame) -> pd.DataFrame:
+    """Every way to serve on the same machines at one arrival rate, and with everybody waiting."""
+    table = of_kind(points, "way")
+    return pd.DataFrame(
+        {
+            "way": table["way"],
+            "everybody waiting [requests/s]": table["saturated_rate"],
+            "served [requests/s]": table["served_rate"],
+            "TTFT, 90th percentile [s]": table["ttft_p90_s"],
+            "gap, 99th percentile [ms]": table["gap_p99_s"] * 1e3,
+            "worst gap [s]": table["worst_gap_s"],
+        }
+    )
+
+
+def agents_table(points: pd.DataFrame) -> pd.DataFrame:
+    """A few prompts of agents among the others: what they wait for, and what everybody else does meanwhile."""
+    table = of_kind(points, "agent")
+    return pd.DataFrame(
+        {
+            "agent's prompt [tokens]": table["agent_tokens"].astype(int),
+            "way": table["way"],
+            "agent's TTFT, median [s]": table["agent_ttft_p50_s"],
+            "others' TTFT, 90th percentile [s]": table["other_ttft_p90_s"],
+            "gap, 99th percentile [ms]": table["gap_p99_s"] * 1e3,
+            "worst gap [s]": table["worst_gap_s"],
+        }
+    )
+
+
 def fleet_table(points: pd.DataFrame) -> pd.DataFrame:
     table = of_kind(points, "fleet")
     return pd.DataFrame(
@@ -155,6 +185,10 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
     def against_turns(routing: str) -> float | None:
         return _over(routed(points, 4, routing, "ttft_p90_s"), routed(points, 4, "round_robin", "ttft_p90_s"))
 
+    ways = of_kind(points, "way").set_index("way")
+    agents = of_kind(points, "agent")
+    agents = agents[agents["agent_tokens"] == agents["agent_tokens"].max()].set_index("way")
+    unchunked = [name for name in ("static", "continuous", "paged", "whole") if name in ways.index]
     four = next((name for name in held.index if name.startswith("4 x")), None)
     beyond = float("inf")
     lines: list[tuple[str, str, float | None, float, float]] = [
@@ -169,5 +203,10 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
         ("6b", "rate within limits, 4 machines / 1", _over(held.get(four), held.get("1 x chunked")), 4, beyond),
         ("7a", "served rate at the same worst gap, target / fixed, least", min(rates, default=None), 0.98, beyond),
         ("7b", "TTFT p90 at the same worst gap, target / fixed, most", max(firsts, default=None), 0, 1),
+        ("8a", "worst gap, calmest way without chunks / chunked", _over(ways["worst_gap_s"].loc[unchunked].min(), ways.loc["chunked", "worst_gap_s"]), 2, beyond),
+        ("8b", "saturated rate, static / chunked", _over(ways.loc["static", "saturated_rate"], ways.loc["chunked", "saturated_rate"]), 0, 0.6),
+        ("8c", "saturated rate, continuous / paged", _over(ways.loc["continuous", "saturated_rate"], ways.loc["paged", "saturated_rate"]), 0, 1),
+        ("9a", "worst gap beside agents, whole / chunked", _over(agents.loc["whole", "worst_gap_s"], agents.loc["chunked", "worst_gap_s"]), 10, beyond),
+        ("9b", "agent's TTFT, chunked / whole", _over(agents.loc["chunked", "agent_ttft_p50_s"], agents.loc["whole", "agent_ttft_p50_s"]), 1, beyond),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in lines])
