@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def with_agents(rows: Iterable[TraceRow], share: float, prompt_tokens: int, seed
     """The same requests, a share of which, drawn by a generator of its own, has prompts of that many tokens."""
     rng = random.Random(seed)
     for row in rows:
-        yield replace(row, prompt_tokens=prompt_tokens) if rng.random() < share else row
+        yield row._replace(prompt_tokens=prompt_tokens) if rng.random() < share else row
 
 
 def requests(
