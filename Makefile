@@ -7,7 +7,7 @@ BIN := .venv/bin
 # lock: the tested torch; system: the one this machine brings. Remembered in .venv once chosen.
 TORCH ?= $(or $(firstword $(shell cat .venv/made-for 2>/dev/null)),lock)
 
-.PHONY: help report report-all test test-all check gate book lab setup clean
+.PHONY: help report report-all test test-all check gate book download lab setup clean
 
 help:
 	@echo "make report      run the quick experiments here and build the book of them"
@@ -18,6 +18,7 @@ help:
 	@echo "make check       format, lint, types, import rules"
 	@echo "make gate        parity of every engine on the real weights"
 	@echo "make book        build the published book from the committed runs"
+	@echo "make download    the same, and as one zip file to open anywhere"
 	@echo "make lab         open the notebooks in JupyterLab"
 	@echo "make setup       .venv, packages and weights only (TORCH=system: keep this machine's torch)"
 	@echo "make clean       remove what was built here; .venv and the weights stay"
@@ -50,6 +51,9 @@ gate: setup
 
 book: setup
 	$(BIN)/interleave book
+
+download: setup
+	$(BIN)/interleave book --zip
 
 lab: setup
 	$(BIN)/jupyter lab notebooks

@@ -74,6 +74,12 @@ def test_refusals_take_one_line_and_exit_2() -> None:
         (["run", "05", "--profile", "cpy"], "'cpy' is not one of"),
         (["run", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
         (["params", "99"], "unknown notebook '99'"),
+        (["try", "05_closed"], "did you mean '05_closed_batches'"),
+        (["try", "05", "-p", "scal", "4"], "did you mean 'scale'"),
+        (["try", "05", "-p", "seed", "1", "-p", "seed", "2"], "'seed' is given twice"),
+        (["try", "05", "-p", "profile", "cpu"], "--profile"),
+        (["try", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
+        (["publish", "99"], "unknown notebook '99'"),
     ],
 )
 def test_bad_runs_are_refused_before_anything_starts(arguments: list[str], said: str) -> None:

@@ -34,12 +34,12 @@ BLOCK = re.compile(
 
 
 def load(app: Sphinx, config: Config) -> None:
-    """Read the values once per build; a preview says on every page that it is one."""
+    """Read the values once per build; a preview and a try say on every page what they are."""
     path = Path(app.srcdir) / VALUES_FILE
     empty: dict[str, Any] = {"site": "book", "experiments": {}, "values": {}, "tables": {}}
     config.interleave_values = json.loads(path.read_text("utf8")) if path.is_file() else empty
-    if config.interleave_values["site"] == "preview":
-        config.html_theme_options["announcement"] = config.interleave_values["announcement"]
+    if announcement := config.interleave_values.get("announcement"):
+        config.html_theme_options["announcement"] = announcement
 
 
 def select(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -116,7 +116,7 @@ def test_a_notebook_runs_on_a_node_and_its_page_and_points_come_back(
 ) -> None:
     """The node writes to its own folder here, as it would without a shared file system."""
     from interleave.report import cluster as notebooks
-    from interleave.report.cluster import NotebookTask, Returned, publish_here
+    from interleave.report.cluster import NotebookTask, Returned, publish_files
 
     sys.path.insert(0, str(ROOT / "tests" / "report"))
     from toys import counting
@@ -145,7 +145,7 @@ def test_a_notebook_runs_on_a_node_and_its_page_and_points_come_back(
     ((_, returned),) = run_all("ray", notebooks.run_task, [task], needs=lambda _: Needs(1), say=print)
     assert isinstance(returned, Returned)
     assert returned.failure is None, returned.failure
-    publish_here(returned, tmp_path / "driver")
+    publish_files(returned.files, tmp_path / "driver")
     for root in ("node", "driver"):
         assert (tmp_path / root / "_build/executed/quick/01_toy.ipynb").is_file()
     stored = {

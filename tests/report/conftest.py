@@ -47,6 +47,14 @@ def write_notebook(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+@pytest.fixture
+def checkout(tmp_path: Path, write_notebook: Callable[..., Path]) -> Path:
+    """A committed checkout whose only experiment is the counting toy."""
+    from toys.clone import DRAW, NAME, NUMBERS, make_clone
+
+    return make_clone(tmp_path / "checkout", write_notebook(DRAW, NUMBERS, experiment="counting", name=NAME))
+
+
 @pytest.fixture(scope="session")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a copy of the book, built once with nothing wrong."""

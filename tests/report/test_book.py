@@ -14,6 +14,7 @@ import yaml
 from nbformat.v4 import new_output
 from toys.booklet import ROOT, TOY, copy_of_the_book, toy_notebook, write_toy
 
+from interleave.report.badges import badge_faults
 from interleave.report.book import BookError, build_site, check_toc, documents, staged_toc
 from interleave.report.marks import MARKS, badge_html, find_mark
 from interleave.report.runs import BOOK, PREVIEW, find_pages, load_runs
@@ -43,6 +44,21 @@ def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
         html.index("<h1>A toy") < html.index("il-origin") < html.index("il-stale") < html.index("<h2>Result")
     )
     assert not any(word in html for word in ("MathJax", "thebe", "require.js"))
+
+
+@pytest.mark.parametrize(
+    ("becomes", "shown"), [("il-stale", True), ("il-fresh", False), ('il-stale" hidden data-x="', False)]
+)
+def test_a_page_that_is_out_of_date_shows_a_badge(
+    book: Path, tmp_path: Path, becomes: str, shown: bool
+) -> None:
+    name = f"book/pages/{TOY}.html"
+    html = (book / "_build/html" / name).read_text()
+    assert "il-stale" in html
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text(html.replace("il-stale", becomes))
+    fault = f"{name}: broken, but the page carries no badge that says so"
+    assert badge_faults(tmp_path, find_pages(book, BOOK)) == ([] if shown else [fault])
 
 
 def test_nothing_of_a_virtual_environment_is_rendered(book: Path) -> None:

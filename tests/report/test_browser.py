@@ -26,6 +26,7 @@ PROBE = """<script>addEventListener("load", () => {
   const root = document.documentElement, maths = [...document.querySelectorAll("math")];
   parent.postMessage(JSON.stringify({ wide: root.scrollWidth - root.clientWidth, width: root.clientWidth,
     maths: maths.length, visible: maths.filter((m) => m.getBoundingClientRect().height > 0).length,
+    badges: [...document.querySelectorAll(".il-stale")].filter((b) => b.getBoundingClientRect().height > 0).length,
     ground: getComputedStyle(document.body).backgroundColor }), "*");
 });</script></head>"""
 # A browser's window has a least width; a frame has none.
@@ -61,5 +62,8 @@ def test_a_page_fits_and_is_silent(book: Path, tmp_path: Path, page: str, width:
     assert facts["wide"] <= 0
     assert facts["visible"] == facts["maths"]
     assert (facts["maths"] > 0) == (page not in ("book/index.html", "book/status.html"))
+    assert facts["badges"] == (
+        page == PAGES[-1]
+    )  # the toy has no template, so it is out of date, and says so
     dark = max(int(part) for part in re.findall(r"\d+", facts["ground"])[:3]) < 128
     assert dark == (theme == "dark")

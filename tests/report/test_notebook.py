@@ -147,6 +147,16 @@ def test_a_number_may_come_from_elsewhere_than_its_page(monkeypatch: pytest.Monk
         toy().glue("seconds", 2.0, mark="measured_cpu")
 
 
+def test_a_number_keeps_the_range_of_its_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(notebook, "display", lambda *_, metadata, **__: shown.append(metadata["interleave"]))
+    toy().glue("seconds", 2.0, digits=3, band=(1, 4.0))
+    toy().glue("seconds", 2.0, band=(2.0, 2.0))  # one run has no range
+    first, second = (one["number"] for one in shown)
+    assert {name: first[name] for name in ("low", "high", "digits")} == {"low": 1.0, "high": 4.0, "digits": 3}
+    assert "low" not in second
+
+
 def test_a_figure_needs_its_texts() -> None:
     with pytest.raises(ValueError, match="needs an alt text and a caption"):
         toy().figure("line", None, alt=" ", caption="It rises.")  # type: ignore[arg-type]

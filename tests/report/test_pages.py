@@ -95,3 +95,12 @@ def test_a_notice_stands_under_the_title() -> None:
     assert notebook.cells[0].source == "# A page\n\nMeasured here.\n\n## A part"
     insert_below_title(notebook, "")
     assert notebook.cells[0].source == "# A page\n\nMeasured here.\n\n## A part"
+
+
+def test_a_notice_is_never_left_out() -> None:
+    """Whatever form the title has; a page without one is refused instead."""
+    notebook = new_notebook(cells=[new_markdown_cell("A page\n======\n\nText.")])
+    insert_below_title(notebook, "Measured here.")
+    assert notebook.cells[0].source == "A page\n======\n\nMeasured here.\n\nText."
+    with pytest.raises(ValueError, match="no first-level heading"):
+        insert_below_title(new_notebook(cells=[new_markdown_cell("Text.")]), "Measured here.")

@@ -9,7 +9,8 @@ from interleave.cli.terminal import unwind_on_sigterm
 
 @click.command()
 @click.option("--preview", is_flag=True, help="From this machine's quick runs instead, into _build/preview.")
-def book(preview: bool) -> None:
+@click.option("--zip", "packed", is_flag=True, help="Also as one file, to open anywhere without a network.")
+def book(preview: bool, packed: bool) -> None:
     """Build the published book from the committed runs; nothing is executed.
 
     Each experiment shows its best measured tier (gpu, else cpu). The site is _build/html, replaced
@@ -18,15 +19,20 @@ def book(preview: bool) -> None:
     \b
     Examples:
       interleave book
+      interleave book --zip
       interleave run closed_batches -p chunk_budget 64 && interleave book --preview
     """
     from interleave.lab.paths import repo_root
     from interleave.report.book import build_site
+    from interleave.report.download import pack
     from interleave.report.layout import output_root
     from interleave.report.runs import BOOK, PREVIEW
 
     site = PREVIEW if preview else BOOK
-    click.echo(build_site(repo_root(), site, say=click.echo, runs_root=output_root()))
+    index = build_site(repo_root(), site, say=click.echo, runs_root=output_root())
+    click.echo(index)
+    if packed:
+        click.echo(pack(index.parent))
 
 
 @click.command()

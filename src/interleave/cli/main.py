@@ -18,6 +18,7 @@ from interleave.cli.lent import gpu_run, ingest
 from interleave.cli.machine import kernels, machine
 from interleave.cli.notebooks import check, params, run
 from interleave.cli.simulate import simulate
+from interleave.cli.tries import publish, try_
 from interleave.openmp import wait_passively
 
 EXAMPLES = """\b
@@ -25,6 +26,7 @@ Examples:
   interleave generate --prompt "The capital of France is" --max-new-tokens 8
   interleave params 05_closed_batches
   interleave run 05_closed_batches -p scale 16
+  interleave try 05_closed_batches -p chunk_budget 8
   interleave run --all --profile gpu
   interleave bench closed --engine chunked --workload mixed32 --scale 4
   interleave gate --quick
@@ -65,6 +67,8 @@ for _command in (
     generate,
     params,
     run,
+    try_,
+    publish,
     check,
     book,
     report,

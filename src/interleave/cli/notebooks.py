@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
+from interleave.cli.options import CHANGES, PROFILES, given_changes, with_options
 from interleave.cli.terminal import progress, unwind_on_sigterm
-
-PROFILES = ("quick", "cpu", "gpu", "full")
 
 
 @click.command()
@@ -43,12 +42,7 @@ def params(notebook: str | None) -> None:
 @click.option(
     "--profile", type=click.Choice(PROFILES), default="quick", show_default=True, help="How much to measure."
 )
-@click.option(
-    "-p", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
-)
-@click.option(
-    "--params-file", type=click.Path(dir_okay=False, path_type=Path), help="YAML or JSON; -p wins over it."
-)
+@with_options(CHANGES)
 @click.option("--force", is_flag=True, help="Measure stored points again.")
 @click.option("--estimate", is_flag=True, help="Print the seconds of each point and run nothing.")
 @click.option(
@@ -95,14 +89,13 @@ def run(
     """
     from interleave.report.cluster import NotebookTask, run_in_turn, run_on_cluster
     from interleave.report.layout import find_notebook, source_notebooks
-    from interleave.report.parameters import pairs_to_dict, read_parameter_file
     from interleave.report.runner import estimate_lines
 
     unwind_on_sigterm()
     if bool(notebooks) == run_all:
         raise click.UsageError("name the notebooks to run or give --all, one of the two")
     paths = source_notebooks() if run_all else [find_notebook(name) for name in notebooks]
-    overrides = {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
+    overrides = given_changes(pairs, params_file)
     for path in paths:
         for line in estimate_lines(
             path, profile, overrides
@@ -126,16 +119,18 @@ def check(quick: bool) -> None:
     """Check the notebooks and the published pages: content, and whether they are up to date.
 
     Exit code 1 if a template is not in order, a page holds what it must not, or a page would look
-    different if it were rendered again. A page whose points are stale is listed; it carries a badge.
+    different if it were rendered again. A page whose points are stale is listed; the book shows it with a
+    badge, and a built book that does not is at fault too.
 
     \b
     Example:
       interleave check
     """
+    from interleave.report.badges import built_without_badge
     from interleave.report.freshness import page_states, source_faults
     from interleave.report.layout import COMMITTED_PROFILES
 
-    faults = list(source_faults())
+    faults = [*source_faults(), *built_without_badge(preview=quick)]
     states = page_states((*COMMITTED_PROFILES, "quick") if quick else COMMITTED_PROFILES)
     for line in [*faults, *map(str, states)]:
         click.echo(line)

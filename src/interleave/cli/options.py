@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -40,6 +41,19 @@ SIMULATED = [
 ]
 """Of a simulated engine; a command's own stand before these in its help."""
 
+PROFILES = ("quick", "cpu", "gpu", "full")
+CHANGES = [
+    click.option(
+        "-p", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
+    ),
+    click.option(
+        "--params-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="YAML or JSON; -p wins over it.",
+    ),
+]
+"""Of a notebook that is run: what to change of its parameters. `given_changes` reads them."""
+
 ARRIVALS = [
     click.option("--rate", type=float, help="Poisson arrivals, requests/s."),
     click.option("--load", type=float, help="The same as a multiple of the saturated rate."),
@@ -58,6 +72,13 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any
         return command
 
     return add
+
+
+def given_changes(pairs: Sequence[tuple[str, str]], params_file: Path | None) -> dict[str, Any]:
+    """The parameters that `CHANGES` brought, as text or values."""
+    from interleave.report.parameters import pairs_to_dict, read_parameter_file
+
+    return {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
 
 
 def check_arrivals(rate: float | None, load: float | None) -> None:

@@ -20,6 +20,7 @@ import nbformat
 import yaml
 from filelock import FileLock, Timeout
 
+from interleave.report.badges import badge_faults
 from interleave.report.checks import faults
 from interleave.report.pages import dress_tables, insert_below_title, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
@@ -47,7 +48,7 @@ def stage(root: Path, pages: list[Page]) -> None:
         notebook = deepcopy(page.notebook)
         take_figure_texts(notebook)
         dress_tables(notebook)
-        insert_below_title(notebook, notice(page))
+        insert_below_title(notebook, notice(page) + page.remark)
         nbformat.write(notebook, folder / f"{page.run.notebook}.ipynb")
 
 
@@ -136,12 +137,17 @@ def one_build_at_a_time(path: Path, say: Callable[[str], None]) -> Iterator[None
 
 
 def build_site(
-    root: Path, site: Site, say: Callable[[str], None] = print, runs_root: Path | None = None
+    root: Path,
+    site: Site,
+    say: Callable[[str], None] = print,
+    runs_root: Path | None = None,
+    pages: list[Page] | None = None,
 ) -> Path:
     """Build `site` from the repository at `root`; returns the path of its first page.
 
     `say` takes one line of progress at a time; `runs_root` is where executed notebooks and
-    points lie, if not below `root`. Raises BookError; the last good site then stays.
+    points lie, if not below `root`; `pages` stand for those that the site would find. Raises BookError;
+    the last good site then stays.
     """
     root = root.resolve()
     build = root / "_build"
@@ -149,7 +155,7 @@ def build_site(
     with one_build_at_a_time(build / "book.lock", say):
         toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
         check_toc(root, toc)
-        pages = find_pages(root, site, runs_root)
+        pages = find_pages(root, site, runs_root) if pages is None else pages
         named = ", ".join(f"{page.run.notebook} ({page.tier})" for page in pages)
         say(f"staging {len(pages)} executed notebooks: {named}" if pages else "no executed notebook yet")
         stage(root, pages)
@@ -157,8 +163,8 @@ def build_site(
         (build / "toc.yml").write_text(yaml.safe_dump(staged_toc(toc, pages), sort_keys=False), "utf8")
         say("building, with every warning an error")
         built = run_sphinx(root, build / "toc.yml", build / f"building-{site.name}")
-        if faults := check_site(built):
-            raise BookError("\n".join(faults))
+        if problems := check_site(built) + badge_faults(built, pages):
+            raise BookError("\n".join(problems))
         say("checked: nothing is loaded from a network, no link is dead, every picture has its text")
         swap(built, root / site.output)
         shutil.rmtree(build / f"building-{site.name}")

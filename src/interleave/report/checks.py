@@ -59,9 +59,9 @@ def _declared_faults(notebook: NotebookNode) -> Iterator[str]:
         if name not in found:
             yield f"number {name!r} is declared, but the run did not record it"
     for name, number in found.items():
-        value = number["value"]
-        if not isinstance(value, str) and (value is None or not math.isfinite(value)):
-            yield f"number {name!r} is {value}, which is not finite"
+        for value in (number["value"], number.get("low", 0), number.get("high", 0)):
+            if not isinstance(value, str) and (value is None or not math.isfinite(value)):
+                yield f"number {name!r} is {value}, which is not finite"
 
 
 def _path_faults(notebook: NotebookNode) -> Iterator[str]:

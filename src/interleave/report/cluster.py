@@ -63,19 +63,23 @@ def run_task(task: NotebookTask) -> Returned:
         result = _run(task, lines.append)
     except RunFailed as error:
         return Returned({}, lines, str(error))
-    root = output_root()
-    slug = str(result.provenance["experiment"]).rpartition(".")[2]
-    folder = results_root(task.profile, root) / task.profile / slug
-    paths = [result.path]
-    for key in result.provenance["point_keys"]:
+    return Returned(left_files(result.path, result.provenance, output_root()), lines)
+
+
+def left_files(page: Path, provenance: Mapping[str, Any], root: Path) -> dict[str, str]:
+    """What a run left below `root`, its page and its points: text by relative path."""
+    profile, slug = provenance["profile"], str(provenance["experiment"]).rpartition(".")[2]
+    folder = results_root(profile, root) / profile / slug
+    paths = [page]
+    for key in provenance["point_keys"]:
         # The sidecar first: a point exists when its CSV does.
         paths += [folder / f"{key}.json", folder / f"{key}.csv"]
-    return Returned({str(path.relative_to(root)): path.read_text("utf8") for path in paths}, lines)
+    return {str(path.relative_to(root)): path.read_text("utf8") for path in paths}
 
 
-def publish_here(returned: Returned, root: Path) -> None:
-    """Write what a run on another node left, pages last; files that are there already and equal stay."""
-    for name, text in sorted(returned.files.items(), key=lambda item: item[0].endswith(".ipynb")):
+def publish_files(files: Mapping[str, str], root: Path) -> None:
+    """Write what a run elsewhere left, pages last; files that are there already and equal stay."""
+    for name, text in sorted(files.items(), key=lambda item: item[0].endswith(".ipynb")):
         path = root / name
         if not (path.is_file() and path.read_text("utf8") == text):
             write_atomically(path, text)
@@ -111,7 +115,7 @@ def run_on_cluster(
     for number, returned in run_all("ray", run_task, tasks, needs=lambda task: needs[task.notebook], say=say):
         for line in returned.lines:
             say(line)
-        publish_here(returned, output_root())
+        publish_files(returned.files, output_root())
         if returned.failure is not None:
             complain(returned.failure)
             failed.append(tasks[number].name)

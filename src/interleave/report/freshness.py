@@ -59,8 +59,9 @@ def page_states(profiles: tuple[str, ...] = COMMITTED_PROFILES) -> list[PageStat
     ]
 
 
-def page_state(path: Path, profile: str) -> PageState:
-    """The state of one executed notebook."""
+def page_state(path: Path, profile: str, root: Path | None = None) -> PageState:
+    """The state of one executed notebook; root: below which its points are stored, if not the output root."""
+    root = root or output_root()
     notebook = load_notebook(path)
     block = notebook.metadata.get("interleave", {})
     template = repo_root() / "notebooks" / path.name
@@ -76,7 +77,7 @@ def page_state(path: Path, profile: str) -> PageState:
     if broken:
         return PageState(path.stem, profile, BROKEN, broken)
     source = read_source(template)
-    stale = list(_stale_points(block, source, profile))
+    stale = list(_stale_points(block, source, profile, root))
     if stale:
         return PageState(path.stem, profile, STALE, stale)
     changed = []
@@ -84,16 +85,16 @@ def page_state(path: Path, profile: str) -> PageState:
         changed.append("the notebook's code changed")
     if block["figures_code"] != figures_code_hash(source.notebook):
         changed.append("the code that draws changed")
-    if new_evidence(block, profile):
+    if new_evidence(block, profile, root):
         changed.append("the stored results of other chapters changed")
     return PageState(path.stem, profile, RENDER if changed else FRESH, changed)
 
 
-def new_evidence(block: Mapping[str, Any], profile: str) -> bool:
+def new_evidence(block: Mapping[str, Any], profile: str, root: Path) -> bool:
     """Whether a page that reads other chapters' results has seen others than those stored now."""
     if "evidence" not in block:
         return False
-    return bool(block["evidence"] != keys_of(stored_results(list(chapters()), profile, output_root())))
+    return bool(block["evidence"] != keys_of(stored_results(list(chapters()), profile, root)))
 
 
 def source_faults() -> Iterator[str]:
@@ -112,7 +113,9 @@ def source_faults() -> Iterator[str]:
             yield f"{path.name}: holds outputs; clear them (templates are kept stripped)"
 
 
-def _stale_points(block: dict[str, Any], source: ParameterizedSource, profile: str) -> Iterator[str]:
+def _stale_points(
+    block: dict[str, Any], source: ParameterizedSource, profile: str, root: Path
+) -> Iterator[str]:
     """Why the points behind a page are not what a run would measure today."""
     try:
         params = validate(block["parameters"], source.model, source.path.stem)
@@ -120,7 +123,7 @@ def _stale_points(block: dict[str, Any], source: ParameterizedSource, profile: s
         yield f"the parameters changed: {error}"
         return
     slug = source.experiment_name.rpartition(".")[2]
-    store = PointStore(results_root(profile, output_root()), profile, slug)
+    store = PointStore(results_root(profile, root), profile, slug)
     missing = [key for key in block["point_keys"] if store.load(key) is None]
     if missing:
         yield f"{len(missing)} of its points are not stored"

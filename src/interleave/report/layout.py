@@ -53,6 +53,11 @@ def failed_folder(root: Path) -> Path:
     return root / "_build" / "failed"
 
 
+def tried_root(root: Path) -> Path:
+    """Where tries leave their pages and points: laid out like a checkout of its own."""
+    return root / "_build" / "try"
+
+
 def results_root(profile: str, root: Path) -> Path:
     """The root of the point store that holds a profile's results."""
     return root / "data" / "results" if profile in COMMITTED_PROFILES else root / "_build" / "results"

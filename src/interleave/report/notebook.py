@@ -148,11 +148,20 @@ class NotebookRun:
         display(HTML(table_html(frame, digits)))
 
     def glue(
-        self, name: str, value: float | str, *, unit: str = "", digits: int = 2, mark: str | None = None
+        self,
+        name: str,
+        value: float | str,
+        *,
+        unit: str = "",
+        digits: int = 2,
+        mark: str | None = None,
+        band: tuple[float, float] | None = None,
     ) -> None:
         """Record a number for prose ({glue:text}`name`) and for other pages.
 
-        digits: significant ones; mark: where it comes from, if not from where the page's numbers do. Raises ValueError for a number that is missing or not finite.
+        digits: significant ones; mark: where it comes from, if not from where the page's numbers do; band: lowest
+        and highest of its repeats, of no use where they are equal. Raises ValueError for a number that is missing
+        or not finite.
         """
         if not isinstance(value, str):
             if value is None or not math.isfinite(value):
@@ -162,6 +171,8 @@ class NotebookRun:
         number = {"name": name, "value": value, "unit": unit, "text": text}
         if mark is not None:
             number["mark"] = find_mark(mark).name
+        if band is not None and band[0] < band[1]:
+            number |= {"low": float(band[0]), "high": float(band[1]), "digits": digits}
         display(
             {f"{GLUE_PREFIX}text/plain": text},
             raw=True,

@@ -129,12 +129,20 @@ def dress_tables(notebook: NotebookNode) -> None:
 
 
 def insert_below_title(notebook: NotebookNode, markdown: str) -> None:
-    """Put `markdown` right under the first-level heading, in place; the heading must be on one line."""
+    """Put `markdown` right under the first-level heading, in place. ValueError without such a heading."""
     if not markdown:
         return
     for cell in notebook.cells:
-        if cell.cell_type == "markdown" and 1 in heading_levels(cell.source):
+        if cell.cell_type == "markdown" and (end := _title_end(cell.source)) is not None:
             lines = cell.source.split("\n")
-            title = next(i for i, line in enumerate(lines) if line.startswith("# "))
-            cell.source = "\n".join([*lines[: title + 1], "", markdown, *lines[title + 1 :]])
+            cell.source = "\n".join([*lines[:end], "", markdown, *lines[end:]])
             return
+    raise ValueError("the page has no first-level heading to put a note under")
+
+
+def _title_end(markdown: str) -> int | None:
+    """The number of lines up to the end of the first first-level heading; it may be underlined with `=`."""
+    for token in MarkdownIt().parse(markdown):
+        if token.type == "heading_open" and token.tag == "h1" and token.map:
+            return int(token.map[1])
+    return None

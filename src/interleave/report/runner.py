@@ -25,7 +25,7 @@ from interleave.report.checks import faults, numbers
 from interleave.report.execute import Execution, execute
 from interleave.report.fingerprint import code_hash, figures_code_hash, page_key
 from interleave.report.kernel import kernel_environment
-from interleave.report.layout import executed_folder, failed_folder, output_root
+from interleave.report.layout import OUT_VARIABLE, executed_folder, failed_folder, output_root
 from interleave.report.normalise import as_text, normalise
 from interleave.report.parameters import (
     ParameterizedSource,
@@ -61,18 +61,21 @@ def run_notebook(
     overrides: Mapping[str, Any] | None = None,
     force: bool = False,
     time_limit_s: float | None = None,
+    root: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> RunResult:
     """Execute the template at `path` and publish it among the executed notebooks of `profile`.
 
     overrides: parameters, as text or values, over the profile's; force: measure stored points
-    again; time_limit_s: for the whole notebook, by default from the experiment's estimate.
+    again; time_limit_s: for the whole notebook, by default from the experiment's estimate; root: laid
+    out like a checkout, where page and points go instead of being published.
     Raises ValueError before a kernel starts (layout, parameters, a folder that cannot be written)
     and RunFailed after.
     """
     source = read_source(path)
     params = resolve_parameters(source, profile, overrides or {})
-    destination = executed_folder(profile, output_root()) / path.name
+    home = root or output_root()
+    destination = executed_folder(profile, home) / path.name
     refuse_unwritable(destination.parent)
     expected_s = sum(estimate_s(source, params))
     limit_s = time_limit_s or LIMIT_FACTOR * expected_s + LIMIT_EXTRA_S
@@ -89,7 +92,7 @@ def run_notebook(
         tempfile.TemporaryDirectory(prefix="interleave-") as scratch,
     ):
         environment = kernel_environment(Path(scratch)) | {CHANNEL_VARIABLE: f"{scratch}/channel.jsonl"}
-        environment[FORCE_VARIABLE] = "1" if force else ""
+        environment |= {FORCE_VARIABLE: "1" if force else "", OUT_VARIABLE: str(home)}
         execution = execute(
             source.notebook,
             injected,
@@ -100,10 +103,11 @@ def run_notebook(
             say=say,
             hear=lambda message: _hear(message, heard, say),
         )
-    page = _judge(execution, source, params, profile, overrides or {}, heard)
+    page = _judge(execution, source, params, profile, overrides or {}, heard, home)
     write_atomically(destination, as_text(page))
     wall_s = time.monotonic() - started
-    say(f"  published {_relative(destination)} after {wall_s:.1f} s")
+    done = "published" if root is None else "kept apart:"
+    say(f"  {done} {_relative(destination)} after {wall_s:.1f} s")
     return RunResult(destination, wall_s, page.metadata["interleave"])
 
 
@@ -152,10 +156,11 @@ def _judge(
     profile: str,
     overrides: Mapping[str, Any],
     heard: Mapping[str, Any],
+    root: Path,
 ) -> NotebookNode:
     """The notebook to publish; or RunFailed, with what there is of it kept apart."""
     if execution.failure:
-        raise RunFailed(_keep(execution.notebook, source, execution.failure))
+        raise RunFailed(_keep(execution.notebook, source, execution.failure, root))
     measured = heard.get("measured", {})
     parts: dict[str, Any] = {
         "code": code_hash(execution.notebook),
@@ -176,17 +181,14 @@ def _judge(
     page = normalise(execution.notebook, provenance)
     problems = faults(page)
     if problems:
-        raise RunFailed(
-            _keep(
-                page, source, "it ran to its end, but is not fit to publish:\n    " + "\n    ".join(problems)
-            )
-        )
+        reason = "it ran to its end, but is not fit to publish:\n    " + "\n    ".join(problems)
+        raise RunFailed(_keep(page, source, reason, root))
     return page
 
 
-def _keep(notebook: NotebookNode, source: ParameterizedSource, reason: str) -> str:
+def _keep(notebook: NotebookNode, source: ParameterizedSource, reason: str, root: Path) -> str:
     """Store a failed notebook apart; returns the message about it."""
-    kept = failed_folder(output_root()) / source.path.name
+    kept = failed_folder(root) / source.path.name
     where = f"the notebook as far as it came: {_relative(kept)}; the published page is as it was"
     try:
         write_atomically(kept, nbformat.writes(notebook))

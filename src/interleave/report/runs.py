@@ -11,6 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from interleave.report.freshness import PageState, page_state
+from interleave.report.layout import executed_folder
 from interleave.report.run_list import Run as Run
 from interleave.report.run_list import load_runs as load_runs
 
@@ -28,16 +29,27 @@ class Site:
 BOOK = Site("book", "book/executed", ("gpu", "cpu", "quick"), "_build/html")
 PREVIEW = Site("preview", "_build/executed", ("quick",), "_build/preview")
 SITES = {site.name: site for site in (BOOK, PREVIEW)}
+TRY = "try"
+
+
+def try_site(profile: str) -> Site:
+    """The site of a try: the pages of its own profile beside it."""
+    return Site(TRY, executed_folder(profile, Path()).parent.as_posix(), (profile,), "_build/try/site")
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """An executed notebook that becomes a page, and the tier that it was measured at."""
+    """An executed notebook that becomes a page, and the tier that it was measured at.
+
+    root: below which its points are stored, if not the output root; remark: Markdown to stand under its title.
+    """
 
     run: Run
     tier: str
     path: Path
     notebook: NotebookNode
+    root: Path | None = None
+    remark: str = ""
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -47,7 +59,7 @@ class Page:
     @cached_property
     def state(self) -> PageState:
         """Whether the page still says what today's sources say."""
-        return page_state(self.path, self.tier)
+        return page_state(self.path, self.tier, self.root)
 
     @property
     def mark(self) -> str:
@@ -63,10 +75,11 @@ def find_pages(root: Path, site: Site, runs_root: Path | None = None) -> list[Pa
     runs_root: where executed notebooks lie, if not below `root` (see `layout.output_root`).
     """
     pages = []
+    runs_root = runs_root or root
     for run in load_runs(root):
         for tier in site.tiers:
-            path = (runs_root or root) / site.executed / tier / f"{run.notebook}.ipynb"
+            path = runs_root / site.executed / tier / f"{run.notebook}.ipynb"
             if path.is_file():
-                pages.append(Page(run, tier, path, nbformat.read(path, as_version=4)))
+                pages.append(Page(run, tier, path, nbformat.read(path, as_version=4), runs_root))
                 break
     return pages

@@ -11,6 +11,8 @@ from typing import Any
 from interleave.report.freshness import FRESH
 from interleave.report.runs import Page
 
+BADGE = "il-stale"  # the class of the box that says that a page is out of date
+
 STATUS = {
     "measured on": "device",
     "profile": "profile",
@@ -39,7 +41,7 @@ def notice(page: Page) -> str:
         ]
     if state.state != FRESH:
         reasons = [f"- {reason}" for reason in state.reasons]
-        lines += [f":::{{admonition}} This page is not up to date: {state.state}", ":class: warning il-stale"]
+        lines += [f":::{{admonition}} This page is not up to date: {state.state}", f":class: warning {BADGE}"]
         lines += [*reasons, ":::\n"]
     return "\n".join(lines)
 

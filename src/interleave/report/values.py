@@ -32,7 +32,8 @@ PUBLISHED = "published-elsewhere"
 
 
 ANNOUNCEMENTS = {
-    "preview": "Preview: measured on this machine with small draws. The published book is built by make book."
+    "preview": "Preview: measured on this machine with small draws. The published book is built by make book.",
+    "try": "A try: one page was run with changed parameters. The published pages are as they were.",
 }
 
 
@@ -85,7 +86,7 @@ def measured_values(pages: Sequence[Page], root: Path) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for page in pages:
         source = f"notebooks/{page.run.notebook}.ipynb"
-        said = headlines(page, root)
+        said = headlines(page, page.root or root)
         for name, number in page.origin.get("numbers", {}).items():
             said[name] = Value(number["text"], number.get("mark", page.mark), source)
         values |= {f"{page.run.experiment}.{name}": value for name, value in said.items()}

@@ -18,7 +18,7 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
         "model": "tiny",
         "rows": [3],
         "engines": ["paged", "chunked"],
-        "recorded_runs": 1,
+        "recorded_runs": 2,
         "warmup_runs": 0,
     }
     result = run_notebook(find_notebook("closed_batches"), overrides=chosen, say=lambda _: None)
@@ -28,7 +28,8 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
     assert "not run" in shown  # predictions about engines that were left out stay open
     numbers = result.provenance["numbers"]
     assert {numbers["fastest_engine"]["value"], numbers["slowest_engine"]["value"]} == {"paged", "chunked"}
-    assert numbers["paged_over_chunked"]["value"] > 0
+    found = numbers["paged_over_chunked"]
+    assert 0 < found["low"] <= found["value"] <= found["high"]
 
 
 def rows(**seconds: list[float]) -> pd.DataFrame:
@@ -60,6 +61,12 @@ def test_medians_keep_the_range_and_the_order() -> None:
     assert list(table.iloc[0][["wall_s", "wall_low", "wall_high", "num_runs"]]) == [12.0, 10.0, 50.0, 3]
     assert draw.ratio(table, "mixed8", "paged", "chunked") == 2.0
     assert draw.ratio(table, "mixed8", "static", "chunked") is None
+    assert draw.wall_band(table, "mixed8", "paged") == (10.0, 50.0)
+
+
+def test_the_range_of_a_ratio_is_what_single_runs_could_give() -> None:
+    table = draw.medians(rows(paged=[10.0, 12.0], chunked=[4.0, 5.0]))
+    assert draw.ratio_band(table, "mixed8", "paged", "chunked") == (2.0, 3.0)
 
 
 def test_a_peak_that_no_system_told_stays_a_column() -> None:

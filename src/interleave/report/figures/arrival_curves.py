@@ -142,6 +142,11 @@ def at(table: pd.DataFrame, engine: str, load: float, quantity: str) -> float:
     return float(value)
 
 
+def band(table: pd.DataFrame, engine: str, load: float, quantity: str) -> tuple[float, float]:
+    """Least and most of a quantity over the seeds."""
+    return at(table, engine, load, f"{quantity}_low"), at(table, engine, load, f"{quantity}_high")
+
+
 def verdicts(table: pd.DataFrame, classes: pd.DataFrame, capacity: float) -> pd.DataFrame:
     """Each recorded prediction with what was measured and whether it held.
 

@@ -203,6 +203,17 @@ def ratio(table: pd.DataFrame, batch: str, over: str, under: str, quantity: str 
     return top / bottom if bottom > 0 and pd.notna(top) else None
 
 
+def wall_band(table: pd.DataFrame, batch: str, engine: str) -> tuple[float, float]:
+    """Shortest and longest wall time of an engine's recorded runs."""
+    return at(table, batch, engine, "wall_low"), at(table, batch, engine, "wall_high")
+
+
+def ratio_band(table: pd.DataFrame, batch: str, over: str, under: str) -> tuple[float, float]:
+    """Least and most that `ratio` of wall times could be with single runs for medians."""
+    top, bottom = wall_band(table, batch, over), wall_band(table, batch, under)
+    return top[0] / bottom[1], top[1] / bottom[0]
+
+
 def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """Each recorded prediction with what was measured; left open where an engine or batch did not run."""
     mixed, uniform = (
