@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from interleave.cli.errors import keeps
 from interleave.cli.terminal import progress, unwind_on_sigterm
 
 PROFILES = ("quick", "cpu", "gpu", "full")
@@ -68,6 +69,7 @@ def params(notebook: str | None) -> None:
     show_default=True,
     help="Ray: kept for a run on a GPU.",
 )
+@keeps("measured points are stored, and the same command goes on from there; the page is as it was")
 def run(
     notebooks: tuple[str, ...],
     run_all: bool,
