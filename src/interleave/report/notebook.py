@@ -152,7 +152,8 @@ class NotebookRun:
     ) -> None:
         """Record a number for prose ({glue:text}`name`) and for other pages.
 
-        digits: significant ones; mark: where it comes from, if not from where the page's numbers do. Raises ValueError for a number that is missing or not finite.
+        digits: significant ones; mark: where it comes from, if not from where the page's numbers do. Raises
+        ValueError for a number that is missing or not finite.
         """
         if not isinstance(value, str):
             if value is None or not math.isfinite(value):

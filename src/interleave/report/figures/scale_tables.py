@@ -61,7 +61,10 @@ def links_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
     own = table[chosen].sort_values(["prefill_machines", "gbps"])
     return pd.DataFrame(
         {
-            "machines": [f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}" for row in own.itertuples()],
+            "machines": [
+                f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}"
+                for row in own.itertuples()
+            ],
             "link [Gb/s]": own["gbps"].astype(int).to_numpy(),
             "median gap [ms]": own["gap_p50_s"].to_numpy() * 1e3,
             "longest gap, median request [ms]": own["longest_gap_p50_s"].to_numpy() * 1e3,
@@ -195,8 +198,10 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
         ("1", "requests simulated a second, longest / shortest run", float(cost.iloc[-1] / cost.iloc[0]), 0.7, beyond),
         ("2a", "TTFT p90, 4 machines, least loaded / round robin", against_turns("least_loaded"), 0, 1),
         ("2b", "TTFT p90, 4 machines, shortest queue / round robin", against_turns("shortest_queue"), 0.8, 1.2),
-        ("3", "saturated rate, best split / chunking", _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
-        ("4", "gap p99 at the lowest load, calmest split / chunking", _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
+        ("3", "saturated rate, best split / chunking",
+         _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
+        ("4", "gap p99 at the lowest load, calmest split / chunking",
+         _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
         ("5a", "median gap, slower / faster link", by_link("gap_p50_s"), 0, 1.02),
         ("5b", "longest gap of the median request, slower / faster link", by_link("longest_gap_p50_s"), 0, 2),
         ("6a", "rate within limits, chunked / whole", _over(held.get("1 x chunked"), held.get("1 x whole")), 2, beyond),
