@@ -88,7 +88,7 @@ def _in_its_words(command: click.Command, callback: Callable[..., Any]) -> Calla
             return callback(*args, **options)
         except (KeyboardInterrupt, click.Abort) as interruption:
             raise Interrupted(getattr(callback, "kept", NOTHING_KEPT)) from interruption
-        except (ValueError, RuntimeError) as error:
+        except ValueError as error:
             if error.args and str(error) == error.args[0]:
                 error.args = (in_options(error.args[0], command), *error.args[1:])
             raise

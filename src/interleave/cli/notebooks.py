@@ -69,7 +69,7 @@ def params(notebook: str | None) -> None:
     show_default=True,
     help="Ray: kept for a run on a GPU.",
 )
-@keeps("measured points are stored, and the same command goes on from there; the page is as it was")
+@keeps("measured points are stored and finished pages published; the same command goes on from there")
 def run(
     notebooks: tuple[str, ...],
     run_all: bool,
