@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Measure on a GPU host that is lent for minutes and has no network: this repository (with or without its
+# Measure on a GPU host borrowed for minutes and has no network: this repository (with or without its
 # history) and, where packages are missing, a folder of wheels.
 #
 #   scripts/gpu_run.sh OUT [--wheels FOLDER] [--commit SHA] [--expect NAME] [--time-budget SECONDS] [...]
 #
 # PYTHON names the interpreter that holds torch (default python3); other options go to `interleave gpu-run`.
-# Bring back OUT/lent.tar.gz and file it with `interleave ingest lent.tar.gz`.
+# Bring back OUT/gpu-run.tar.gz and file it with `interleave ingest gpu-run.tar.gz`.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}

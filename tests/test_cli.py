@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -118,7 +119,7 @@ def test_params_lists_a_notebooks_parameters() -> None:
         (OSError(28, "No space left on device"), 1, "No space left on device"),
         (RuntimeError("the run failed"), 1, "interleave: the run failed\n"),
         (KeyError("rows"), 1, "interleave: KeyError: 'rows'\n"),
-        (KeyboardInterrupt(), 130, "interleave: interrupted"),
+        (KeyboardInterrupt(), 130, "interleave: interrupted; no result was written\n"),
     ],
 )
 def test_errors_become_one_line(raised: BaseException, code: int, said: str) -> None:
@@ -132,6 +133,39 @@ def test_errors_become_one_line(raised: BaseException, code: int, said: str) -> 
     assert result.exit_code == code
     assert said in result.output
     assert result.output.count("\n") <= 2  # click ends the interrupted line first
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def test_each_command_says_what_its_interruption_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that keep something, by what they keep; the others write at their end, if at all."""
+    kept = {name: getattr(command.callback, "kept", None) for name, command in commands(main)}
+    says = {name: what for name, what in kept.items() if what is not None}
+    assert {name for name, what in says.items() if "goes on from there" in what} == {
+        *("run", "report", "simulate sweep"),
+    }
+    assert {name for name, what in says.items() if "was measured by then is printed" in what} == {
+        *("bench closed", "bench open", "bench peers"),
+    }
+    assert says.keys() - {"run", "report", "simulate sweep", "bench closed", "bench open", "bench peers"} == {
+        *("weights", "generate", "book", "gpu-run"),
+    }
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interleave.lab.sweep.run_sweep", interrupted)
+    monkeypatch.setattr("interleave.lab.published.published_document", interrupted)
+    done = CliRunner().invoke(main, ["simulate", "sweep", "--json", "never.json"])
+    assert (done.exit_code, done.stderr) == (130, f"\ninterleave: interrupted; {says['simulate sweep']}\n")
+    done = CliRunner().invoke(main, ["simulate", "published"])
+    assert (done.exit_code, done.stderr) == (130, "\ninterleave: interrupted; no result was written\n")
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

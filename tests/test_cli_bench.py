@@ -86,12 +86,15 @@ def test_defaults_are_those_of_the_configuration():
     [
         (("closed", "--engine", "chunkd"), "did you mean 'chunked'"),
         (("closed", "--engine", "chunked", "--workload", "mixd32"), "did you mean 'mixed32'"),
-        (("closed", "--engine", "chunked", "--scale", "0"), "scale must divide"),
+        (("closed", "--engine", "chunked", "--scale", "0"), "--scale must divide"),
         (("closed", "--engine", "chunked", "--trace", "nowhere.csv"), "cannot read nowhere.csv"),
         (("open", "--engine", "chunked"), "need a rate"),
-        (("open", "--engine", "chunked", "--rate", "nan"), "rate must be a finite number"),
-        (("open", "--engine", "chunked", "--rate", "-1"), "rate must be a finite number"),
-        (("closed", "--engine", "chunked", *SMALL, "--chunk-budget", "0"), "chunk_budget must be"),
+        (("open", "--engine", "chunked", "--rate", "nan"), "'--rate': nan is not in the range"),
+        (("open", "--engine", "chunked", "--rate", "-1"), "'--rate': -1.0 is not in the range"),
+        (
+            ("closed", "--engine", "chunked", *SMALL, "--chunk-budget", "0"),
+            "'--chunk-budget': 0 is not in the range",
+        ),
         (
             ("closed", "--engine", "chunked", *SMALL, "--json", "/dev/null/x.json"),
             "cannot write /dev/null/x.json",

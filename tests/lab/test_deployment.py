@@ -108,7 +108,13 @@ def test_capacity_of_machines_and_of_chunks_by_a_target(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["fleet", "--replicas", "2"], "give one of --rate and --load"),
-        (["fleet", "--rate", "nan"], "rate"),
+        (["fleet", "--rate", "nan"], "'--rate': nan is not in the range"),
+        (
+            ["fleet", "--rate", "1", "--prefill-machines", "1"],
+            "--prefill-machines and --decode-machines belong",
+        ),
+        (["fleet", "--rate", "1", "--decode-rows", "4"], "--decode-rows needs --decode-machines, got 4"),
+        (["capacity"], "--ttft-s, --tpot-s or --max-gap-s"),
         (["fleet", "--rate", "1", "--routing", "least-loaded"], "did you mean 'least_loaded'"),
         (["capacity", "--engine", "whole", "--tpot-target-s", "0.1", "--ttft-s", "1"], "does not apply"),
     ],

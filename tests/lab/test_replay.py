@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -239,16 +240,92 @@ def test_serve_command(bench_file: Path, tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("--rate", "1", "--load", "1"), "give one of --rate, --load and --trace"),
-        (("--rate", "0"), "rate must be a finite number above 0"),
+        (("--rate", "0"), "Invalid value for '--rate': 0.0 is not in the range"),
         (("--rate", "1", "--engine", "cached"), "is not simulated"),
         (("--rate", "1", "--latency", "nowhere.json"), "cannot read nowhere.json"),
-        (("--rate", "1", "--token-budget", "8"), "too small for max_rows"),
+        (("--rate", "1", "--token-budget", "8"), "--token-budget 8 is too small for --max-rows 32"),
     ],
 )
 def test_serve_refuses(arguments: tuple[str, ...], says: str) -> None:
     done = CliRunner().invoke(main, ["simulate", "serve", *arguments])
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+FITTED = {
+    "overlap": "additive",
+    "per": {"positions": 1e-4},
+    "floor_s": 0.0,
+    "fixed_s": 0.001,
+    "weights_s": 0.0,
+    "fitted": {"positions": [1, 100]},
+}
+
+
+def fitted_file(tmp_path: Path, **change: object) -> Path:
+    path = tmp_path / "fitted.json"
+    path.write_text(json.dumps({"schema_version": 1, "model_parameters": FITTED | change}))
+    return path
+
+
+def test_a_file_written_by_hand_is_read(tmp_path: Path) -> None:
+    model = read_model(fitted_file(tmp_path))
+    assert (model.per, model.fixed_s, model.fitted) == ({"positions": 1e-4}, 0.001, {"positions": (1, 100)})
+    assert read_model(fitted_file(tmp_path, fitted=None)).fitted is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"per": {}}, "per is empty: it needs the seconds of at least one of forwards, positions, "),
+        ({"per": {"positions": 0}, "fixed_s": 0}, "every time is 0"),
+        (
+            {"per": {"positions": -1e-4}},
+            "per.positions: input should be greater than or equal to 0, got -0.0001",
+        ),
+        ({"per": {"positions": float("nan")}}, "per.positions: input should be a finite number, got nan"),
+        ({"per": {"positions": "1"}}, "per.positions: input should be a valid number, got '1'"),
+        ({"per": {"positions": True}}, "per.positions: input should be a valid number, got True"),
+        ({"per": {"position": 1}}, "did you mean 'positions'?"),
+        ({"per": None}, "per: input should be a valid dictionary, got None"),
+        ({"fixed_s": 1e300}, "fixed_s: input should be less than or equal to 3600, got 1e+300"),
+        ({"fixed": 1}, "unknown field 'fixed'; did you mean 'fixed_s'?"),
+        ({"overlap": "adding"}, "overlap: input should be 'additive', 'forward_floor' or 'step_floor'"),
+        ({"fitted": {"positions": [5, 1]}}, "fitted.positions: the lowest count comes first, got 5 and 1"),
+        ({"fitted": {"positions": [1, 2.5]}}, "fitted.positions.1: input should be a valid integer, got 2.5"),
+    ],
+)
+def test_a_file_that_holds_no_model_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    path = fitted_file(tmp_path, **change)
+    with pytest.raises(ValueError, match=re.escape(f"{path}: model_parameters: ")) as error:
+        read_model(path)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not JSON, as `interleave fit` writes it"),
+        ("[]", "schema_version must be 1, got None"),
+        ('{"schema_version": 1}', "model_parameters: must be an object with overlap, per, "),
+        ('{"schema_version": 1, "model_parameters": {}}', "model_parameters: overlap is missing"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        read_model(path)
+
+
+def test_steps_outside_the_fit_are_told_in_words(tmp_path: Path) -> None:
+    path = fitted_file(tmp_path, per={"positions": 1e-4, "decode_rows": 1e-4})
+    arguments = ["--rate", "2", "--num-requests", "20", "--scale", "16", "--latency", str(path)]
+    done = CliRunner().invoke(main, ["simulate", "serve", *arguments])
+    assert done.exit_code == 0, done.output
+    assert "outside the fitted range: forwards up to " in done.stdout
+    assert ", decode rows up to " in done.stdout
+    assert "{" not in done.stdout
 
 
 def test_a_record_with_other_lengths_is_found_out() -> None:

@@ -189,7 +189,8 @@ def test_ctrl_c_leaves_everything_as_it_was(write_notebook: Writer, out: Path, t
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert [line for line in errors.splitlines() if line] == [
-        "interleave: interrupted; everything finished before this point is kept"
+        "interleave: interrupted; measured points are stored and finished pages published; the same command goes "
+        "on from there"
     ]
     assert all(gone(int(pid)) for pid in pids.read_text().split())
     assert page(out).read_text() == "as it was"

@@ -7,8 +7,13 @@ from typing import Any
 
 import click
 
+from interleave.cli.errors import keeps
+from interleave.cli.option_names import in_options
 from interleave.cli.options import with_options
+from interleave.cli.ranges import GIB, RATE, REQUESTS, ROWS, RUNS, SECONDS, SEED, STEPS, TOKENS
 from interleave.cli.terminal import progress, unwind_on_sigterm
+
+MEASURED = "whatever was measured by then is printed above, and in the --json file where one was named"
 
 _BENCH_OPTIONS = [
     click.option(
@@ -30,14 +35,16 @@ _BENCH_OPTIONS = [
         show_default=True,
         help="Divides lengths, block size and chunk budget.",
     ),
-    click.option("--num-requests", type=int, help="Serve only so many (or more than the name says)."),
-    click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once."),
-    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
-    click.option("--max-chunk", type=int, help="Tokens of one prompt a step.  [default: the budget]"),
-    click.option("--token-budget", type=int, help="Tokens of any kind a step."),
+    click.option("--num-requests", type=REQUESTS, help="Serve only so many (or more than the name says)."),
+    click.option(
+        "--max-rows", type=ROWS, default=32, show_default=True, help="Most requests served at once."
+    ),
+    click.option("--chunk-budget", type=TOKENS, help="Prompt tokens a step.  [default: 512/scale]"),
+    click.option("--max-chunk", type=TOKENS, help="Tokens of one prompt a step.  [default: the budget]"),
+    click.option("--token-budget", type=TOKENS, help="Tokens of any kind a step."),
     click.option(
         "--tpot-target-s",
-        type=float,
+        type=SECONDS,
         help="Chunks as large as a step of this length allows (chunked, mixed, recorded).",
     ),
     click.option("--latency", type=click.Path(), help="... by the model in this file of `interleave fit`."),
@@ -48,8 +55,8 @@ _BENCH_OPTIONS = [
         show_default=True,
         help="Blocks on admission (reserve), or as they are needed (progressive).",
     ),
-    click.option("--block-tokens", type=int, help="Tokens a block.  [default: 64/scale]"),
-    click.option("--pool-gib", type=float, help="Size of the KV pool.  [default: what memory leaves]"),
+    click.option("--block-tokens", type=TOKENS, help="Tokens a block.  [default: 64/scale]"),
+    click.option("--pool-gib", type=GIB, help="Size of the KV pool.  [default: what memory leaves]"),
     click.option(
         "--backend", help="Attention: cpu, triton or reference.  [default: the fast one that applies]"
     ),
@@ -63,18 +70,20 @@ _BENCH_OPTIONS = [
     click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 or mps."),
     click.option(
         "--seed",
-        type=click.IntRange(0, 2**63 - 1),
+        type=SEED,
         default=0,
         show_default=True,
         help="Of the draw, the arrivals and the prompts' text.",
     ),
     click.option(
-        "--runs", type=int, default=1, show_default=True, help="Runs to record; the median one is listed."
+        "--runs", type=RUNS, default=1, show_default=True, help="Runs to record; the median one is listed."
     ),
-    click.option("--warmup", type=int, default=1, show_default=True, help="Runs to discard first."),
-    click.option("--ttft-limit-s", type=float, help="Goodput counts requests with a TTFT up to this."),
-    click.option("--tpot-limit-s", type=float, help="... with a mean time per output token up to this."),
-    click.option("--gap-limit-s", type=float, help="... with no gap between two tokens above this."),
+    click.option(
+        "--warmup", type=click.IntRange(0, 1000), default=1, show_default=True, help="Runs to discard first."
+    ),
+    click.option("--ttft-limit-s", type=SECONDS, help="Goodput counts requests with a TTFT up to this."),
+    click.option("--tpot-limit-s", type=SECONDS, help="... with a mean time per output token up to this."),
+    click.option("--gap-limit-s", type=SECONDS, help="... with no gap between two tokens above this."),
     click.option("--json", "json_path", type=click.Path(), help="Write the whole document here."),
 ]
 
@@ -96,6 +105,7 @@ def bench() -> None:
 
 @bench.command("closed")
 @with_options(_BENCH_OPTIONS)
+@keeps(MEASURED)
 def bench_closed(json_path: str | None, **options: Any) -> None:
     """Serve a batch that is all there at the start (default workload: mixed32).
 
@@ -112,8 +122,9 @@ def bench_closed(json_path: str | None, **options: Any) -> None:
 
 
 @bench.command("open")
-@click.option("--rate", type=float, help="Poisson arrivals, requests/s; not scaled. Or give a trace.")
+@click.option("--rate", type=RATE, help="Poisson arrivals, requests/s; not scaled. Or give a trace.")
 @with_options(_BENCH_OPTIONS)
+@keeps(MEASURED)
 def bench_open(json_path: str | None, **options: Any) -> None:
     """Serve requests as they arrive (default workload: published, 400 requests).
 
@@ -138,17 +149,15 @@ def bench_open(json_path: str | None, **options: Any) -> None:
     help="openvino, vllm, llamacpp, hf-batching or hf-generate, and the interpreter that has it; "
     "repeatable.  [default: all that this interpreter has]",
 )
-@click.option("--runs", type=int, default=5, show_default=True, help="Pairs of each workload.")
+@click.option("--runs", type=RUNS, default=5, show_default=True, help="Pairs of each workload.")
 @click.option("--workload-file", type=click.Path(), help="JSON of token ids.  [default: the committed one]")
 @click.option("--model", default="smollm2", show_default=True, help="smollm2, or a folder (no GGUF readers).")
 @click.option("--engine", default="mixed", show_default=True, help="Of this project.")
 @click.option(
-    "--chunk-budget", type=int, default=512, show_default=True, help="Of every engine that has one."
+    "--chunk-budget", type=TOKENS, default=512, show_default=True, help="Of every engine that has one."
 )
-@click.option("--tpot-target-s", type=float, help="Of a step, where chunks follow from a target.")
-@click.option(
-    "--decode-steps", type=float, default=6.0, show_default=True, help="... or so many decode steps instead."
-)
+@click.option("--tpot-target-s", type=SECONDS, help="Of a step, where chunks follow from a target.")
+@click.option("--decode-steps", type=STEPS, help="... or so many decode steps instead.  [default: 6]")
 @click.option(
     "--latency",
     type=click.Path(),
@@ -158,6 +167,7 @@ def bench_open(json_path: str | None, **options: Any) -> None:
 @click.option(
     "--profile", type=click.Choice(("quick", "cpu")), help="Also store it for the book, under this profile."
 )
+@keeps(MEASURED)
 def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> None:
     """Run this engine and other people's on the same work, back to back, in interleaved pairs.
 
@@ -165,7 +175,8 @@ def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> N
     written as GGUF into the cache folder for those that read nothing else. Ratios are medians over
     pairs, ours to theirs: below 1 this engine is faster. A workload whose runs take over 30 s stops
     after three pairs. Peers that are not installed are named. Where a long prompt arrives, this engine
-    also runs with chunks chosen by a target for the time of a step.
+    also runs with chunks chosen by a target for the time of a step. An engine that takes over half an hour
+    to load, or to serve a workload once, is ended and counts as failed; the others go on.
 
     \b
     Examples:
@@ -217,4 +228,5 @@ def _bench(arrivals: str, default_workload: str, json_path: str | None, options:
             write_document(document, out)
             click.echo(f"{'document':12} {out}")
 
-    run_bench(config, say=progress, publish=publish)
+    command = click.get_current_context().command
+    run_bench(config, say=lambda line: progress(in_options(line, command)), publish=publish)

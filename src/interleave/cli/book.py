@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from interleave.cli.errors import keeps
 from interleave.cli.terminal import unwind_on_sigterm
 
 
 @click.command()
 @click.option("--preview", is_flag=True, help="From this machine's quick runs instead, into _build/preview.")
 @click.option("--zip", "packed", is_flag=True, help="Also as one file, to open anywhere without a network.")
+@keeps("the site is as it was")
 def book(preview: bool, packed: bool) -> None:
     """Build the published book from the committed runs; nothing is executed.
 
@@ -37,6 +39,7 @@ def book(preview: bool, packed: bool) -> None:
 
 @click.command()
 @click.option("--all", "every", is_flag=True, help="Every notebook, not only the headline ones.")
+@keeps("measured points are stored, and the same command goes on from there; the preview is as it was")
 def report(every: bool) -> None:
     """Measure the quick experiments here and build a preview of the book from them.
 

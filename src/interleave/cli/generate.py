@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
+from interleave.cli.errors import keeps
 from interleave.cli.terminal import progress
 
 
 @click.command()
+@keeps("a file that was whole by then is in the cache folder")
 def weights() -> None:
     """Fetch the embedded model's weights, or check those that are there; print their folder.
 
@@ -39,6 +41,7 @@ def weights() -> None:
 @click.option("--top-p", type=float, default=1.0, show_default=True, help="Nucleus mass in (0, 1].")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the draws.")
 @click.option("--stop-at-eos/--no-stop", default=True, show_default=True, help="Stop at the end-of-text id.")
+@keeps("the text ends here")
 def generate(
     prompt: str,
     max_new_tokens: int,

@@ -14,7 +14,7 @@ from interleave.cli.errors import OneLineErrors
 from interleave.cli.fit import fit
 from interleave.cli.gate import gate
 from interleave.cli.generate import generate, weights
-from interleave.cli.lent import gpu_run, ingest
+from interleave.cli.gpu_host import gpu_run, ingest
 from interleave.cli.machine import kernels, machine
 from interleave.cli.notebooks import check, params, run
 from interleave.cli.simulate import simulate

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from interleave.cli.errors import keeps
 from interleave.cli.options import CHANGES, PROFILES, given_changes, with_options
 from interleave.cli.terminal import progress, unwind_on_sigterm
 
@@ -62,6 +63,7 @@ def params(notebook: str | None) -> None:
     show_default=True,
     help="Ray: kept for a run on a GPU.",
 )
+@keeps("measured points are stored and finished pages published; the same command goes on from there")
 def run(
     notebooks: tuple[str, ...],
     run_all: bool,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from interleave.cli.fit import PUBLISHED
+from interleave.cli.ranges import BLOCKS, LOAD, RATE, REQUESTS, ROWS, SECONDS, SEED, TOKENS
 
 SIMULATED = [
     click.option(
@@ -17,16 +18,16 @@ SIMULATED = [
     click.option(
         "--latency", default=PUBLISHED, show_default=True, help="A file of `interleave fit`, or published."
     ),
-    click.option("--chunk-budget", type=int, help="Prompt tokens a step.  [default: 512/scale]"),
-    click.option("--tpot-target-s", type=float, help="Chunks as large as a step of this length allows."),
+    click.option("--chunk-budget", type=TOKENS, help="Prompt tokens a step.  [default: 512/scale]"),
+    click.option("--tpot-target-s", type=SECONDS, help="Chunks as large as a step of this length allows."),
     click.option(
         "--max-rows",
-        type=int,
+        type=ROWS,
         default=32,
         show_default=True,
         help="Most requests served at once, each machine.",
     ),
-    click.option("--num-blocks", type=int, help="Blocks of each pool.  [default: never short]"),
+    click.option("--num-blocks", type=BLOCKS, help="Blocks of each pool.  [default: never short]"),
     click.option(
         "--allocation",
         default="reserve",
@@ -36,7 +37,7 @@ SIMULATED = [
     click.option(
         "--scale", type=int, default=1, show_default=True, help="Divides lengths, blocks and chunk budget."
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals."),
+    click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draw and of the arrivals."),
     click.option("--json", "json_path", type=click.Path(), help="Write the document here."),
 ]
 """Of a simulated engine; a command's own stand before these in its help."""
@@ -55,11 +56,9 @@ CHANGES = [
 """Of a notebook that is run: what to change of its parameters. `given_changes` reads them."""
 
 ARRIVALS = [
-    click.option("--rate", type=float, help="Poisson arrivals, requests/s."),
-    click.option("--load", type=float, help="The same as a multiple of the saturated rate."),
-    click.option(
-        "--num-requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many."
-    ),
+    click.option("--rate", type=RATE, help="Poisson arrivals, requests/s."),
+    click.option("--load", type=LOAD, help="The same as a multiple of the saturated rate."),
+    click.option("--num-requests", type=REQUESTS, default=10_000, show_default=True, help="How many."),
 ]
 
 
@@ -79,12 +78,3 @@ def given_changes(pairs: Sequence[tuple[str, str]], params_file: Path | None) ->
     from interleave.report.parameters import pairs_to_dict, read_parameter_file
 
     return {**(read_parameter_file(params_file) if params_file else {}), **pairs_to_dict(pairs)}
-
-
-def check_arrivals(rate: float | None, load: float | None) -> None:
-    """ValueError for a rate or a load that is given and is no finite number above 0."""
-    from interleave.lab.arrivals import checked_positive
-
-    for name, value, unit in (("rate", rate, "requests/s"), ("load", load, "times the saturated rate")):
-        if value is not None:
-            checked_positive(name, value, unit)

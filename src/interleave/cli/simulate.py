@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from interleave.cli.fit import latency_model
-from interleave.cli.options import ARRIVALS, SIMULATED, check_arrivals, with_options
+from interleave.cli.options import ARRIVALS, SIMULATED, with_options
+from interleave.cli.ranges import LAST_DUE_S, REQUESTS, TOKENS
 from interleave.cli.simulate_fleet import capacity, fleet
 from interleave.cli.simulate_sweep import sweep
 from interleave.cli.simulate_timeline import timeline
@@ -55,8 +56,8 @@ def published(json_path: str | None) -> None:
 @click.option(
     "--trace", type=click.Path(path_type=Path), help="CSV to replay: due_s,prompt_tokens,new_tokens."
 )
-@click.option("--max-chunk", type=int, help="Tokens of one prompt a step.  [default: the budget]")
-@click.option("--token-budget", type=int, help="Tokens of any kind a step.")
+@click.option("--max-chunk", type=TOKENS, help="Tokens of one prompt a step.  [default: the budget]")
+@click.option("--token-budget", type=TOKENS, help="Tokens of any kind a step.")
 @click.option("--order", help="Who takes the token budget first: decode_first or prefill_first.")
 @with_options(SIMULATED)
 def serve(
@@ -88,7 +89,6 @@ def serve(
 
     if sum(value is not None for value in (rate, load, trace)) != 1:
         raise click.UsageError("give one of --rate, --load and --trace")
-    check_arrivals(rate, load)
     check_out(json_path)
     if choices["chunk_budget"] is None:
         choices["chunk_budget"] = scaled_chunk_budget(scale)
@@ -96,6 +96,8 @@ def serve(
     scheduler = served.scheduler()  # refuses what cannot work before anything is read
     rows = None if trace is None else read_csv(trace).rows
     for line, request in enumerate(requests_of(rows or ()), 2):
+        if request.due_s > LAST_DUE_S:
+            raise ValueError(f"{trace}:{line}: column due_s: at most {LAST_DUE_S:g} s, got {request.due_s!r}")
         try:
             scheduler.validate(request)
         except ValueError as error:
@@ -124,7 +126,7 @@ def serve(
 @simulate.command("convert")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=click.Path(path_type=Path))
-@click.option("--limit", type=click.IntRange(1), help="Only the first so many requests.")
+@click.option("--limit", type=REQUESTS, help="Only the first so many requests.")
 def convert(source: Path, target: Path, limit: int | None) -> None:
     """Turn a public trace (time, context tokens, generated tokens) into one of ours.
 

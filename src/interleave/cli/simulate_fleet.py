@@ -9,12 +9,22 @@ from typing import Any
 import click
 
 from interleave.cli.fit import latency_model
-from interleave.cli.options import ARRIVALS, SIMULATED, check_arrivals, with_options
+from interleave.cli.options import ARRIVALS, SIMULATED, with_options
+from interleave.cli.ranges import (
+    GBPS,
+    KV_BYTES,
+    LATENCY_S,
+    MACHINES,
+    REQUESTS,
+    ROWS,
+    SECONDS,
+    SHARE_ABOVE_0,
+)  # fmt: skip
 from interleave.cli.terminal import check_out, publish
 
 _MACHINE_OPTIONS = [
     click.option(
-        "--replicas", type=int, default=1, show_default=True, help="Machines that each serve all of it."
+        "--replicas", type=MACHINES, default=1, show_default=True, help="Machines that each serve all of it."
     ),
     click.option(
         "--routing",
@@ -23,13 +33,15 @@ _MACHINE_OPTIONS = [
         help="round_robin, least_loaded (fewest tokens outstanding) or shortest_queue (fewest requests).",
     ),
     click.option(
-        "--prefill-machines", type=int, help="Machines that compute prompts, instead of replicas ..."
+        "--prefill-machines", type=MACHINES, help="Machines that compute prompts, instead of replicas ..."
     ),
-    click.option("--decode-machines", type=int, help="... and machines that decode what those send them."),
-    click.option("--decode-rows", type=int, help="Rows of a decode machine.  [default: --max-rows]"),
-    click.option("--transfer-gbps", type=float, help="10^9 bits/s out of a prefill machine.  [default: 100]"),
-    click.option("--transfer-latency-s", type=float, help="On top, for each request.  [default: 0.001]"),
-    click.option("--kv-bytes-per-token", type=int, help="Sent.  [default: 28672, Qwen2.5-1.5B in fp16]"),
+    click.option(
+        "--decode-machines", type=MACHINES, help="... and machines that decode what those send them."
+    ),
+    click.option("--decode-rows", type=ROWS, help="Rows of a decode machine.  [default: --max-rows]"),
+    click.option("--transfer-gbps", type=GBPS, help="10^9 bits/s out of a prefill machine.  [default: 100]"),
+    click.option("--transfer-latency-s", type=LATENCY_S, help="On top, for each request.  [default: 0.001]"),
+    click.option("--kv-bytes-per-token", type=KV_BYTES, help="Sent.  [default: 28672, Qwen2.5-1.5B in fp16]"),
 ]
 
 
@@ -84,7 +96,6 @@ def fleet(
 
     if (rate is None) == (load is None):
         raise click.UsageError("give one of --rate and --load")
-    check_arrivals(rate, load)
     check_out(json_path)
     seed, scale, latency = choices["seed"], choices["scale"], choices["latency"]
     machines, facts = _build(choices)
@@ -101,11 +112,13 @@ def fleet(
 
 @click.command()
 @with_options(_MACHINE_OPTIONS)
-@click.option("--ttft-s", type=float, help="Most seconds from due time to first token.")
-@click.option("--tpot-s", type=float, help="Most seconds a token after the first, on average.")
-@click.option("--max-gap-s", type=float, help="Most seconds between two tokens.")
-@click.option("--share", type=float, default=0.9, show_default=True, help="Of requests within every limit.")
-@click.option("--num-requests", type=click.IntRange(1), default=2000, show_default=True, help="At each rate.")
+@click.option("--ttft-s", type=SECONDS, help="Most seconds from due time to first token.")
+@click.option("--tpot-s", type=SECONDS, help="Most seconds a token after the first, on average.")
+@click.option("--max-gap-s", type=SECONDS, help="Most seconds between two tokens.")
+@click.option(
+    "--share", type=SHARE_ABOVE_0, default=0.9, show_default=True, help="Of requests within every limit."
+)
+@click.option("--num-requests", type=REQUESTS, default=2000, show_default=True, help="At each rate.")
 @with_options(SIMULATED)
 def capacity(
     ttft_s: float | None,

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
+from interleave.cli.errors import keeps
 from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.ranges import LOAD, ROWS, SECONDS, SEED, SHARE, TOKENS
 from interleave.cli.terminal import check_out, progress
 
 
@@ -21,15 +23,19 @@ from interleave.cli.terminal import check_out, progress
     "--policy", "policies", multiple=True, help="Repeatable.  [default: whole padded chunked mixed]"
 )
 @click.option(
-    "--chunk-budget", "budgets", type=int, multiple=True, help="Repeatable.  [default: 64 ... 2048]"
+    "--chunk-budget", "budgets", type=TOKENS, multiple=True, help="Repeatable.  [default: 64 ... 2048]"
 )
-@click.option("--load", "loads", type=float, multiple=True, help="Repeatable.  [default: 0.3 ... 1.2]")
-@click.option("--long-share", "shares", type=float, multiple=True, help="Repeatable.  [default: 0 ... 0.7]")
-@click.option("--num-requests", type=click.IntRange(100), default=4000, show_default=True, help="A point.")
+@click.option("--load", "loads", type=LOAD, multiple=True, help="Repeatable.  [default: 0.3 ... 1.2]")
+@click.option("--long-share", "shares", type=SHARE, multiple=True, help="Repeatable.  [default: 0 ... 0.7]")
 @click.option(
-    "--ttft-s", type=float, default=2.0, show_default=True, help="Goodput: most to the first token."
+    "--num-requests", type=click.IntRange(100, 10**7), default=4000, show_default=True, help="A point."
 )
-@click.option("--max-gap-s", type=float, default=0.1, show_default=True, help="Goodput: most between tokens.")
+@click.option(
+    "--ttft-s", type=SECONDS, default=2.0, show_default=True, help="Goodput: most to the first token."
+)
+@click.option(
+    "--max-gap-s", type=SECONDS, default=0.1, show_default=True, help="Goodput: most between tokens."
+)
 @click.option(
     "--scale",
     type=int,
@@ -37,8 +43,8 @@ from interleave.cli.terminal import check_out, progress
     show_default=True,
     help="Divides lengths and blocks; budgets are as given.",
 )
-@click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws and of the arrivals.")
+@click.option("--max-rows", type=ROWS, default=32, show_default=True, help="Most requests served at once.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws and of the arrivals.")
 @click.option(
     "--executor",
     type=click.Choice(("local", "ray")),
@@ -46,6 +52,7 @@ from interleave.cli.terminal import check_out, progress
     show_default=True,
     help="Where points are computed.",
 )
+@keeps("points computed by then are in the --json file, and the same command goes on from there")
 def sweep(
     json_path: str,
     latency: str,

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from interleave.cli.ranges import LOAD, REQUESTS, ROWS, RUNS
 from interleave.cli.terminal import check_out, progress, publish
 
 
@@ -19,12 +20,12 @@ from interleave.cli.terminal import check_out, progress, publish
 @click.option(
     "--scale", type=int, default=4, show_default=True, help="Divides lengths, blocks and chunk budget."
 )
-@click.option("--max-rows", type=int, default=32, show_default=True, help="Most requests served at once.")
-@click.option("--num-requests", type=int, default=60, show_default=True, help="In each trace.")
+@click.option("--max-rows", type=ROWS, default=32, show_default=True, help="Most requests served at once.")
+@click.option("--num-requests", type=REQUESTS, default=60, show_default=True, help="In each trace.")
 @click.option(
-    "--load", "loads", type=float, multiple=True, help="Of capacity; may be repeated.  [0.3 0.6 0.85 1.2]"
+    "--load", "loads", type=LOAD, multiple=True, help="Of capacity; may be repeated.  [0.3 0.6 0.85 1.2]"
 )
-@click.option("--repeats", type=int, default=3, show_default=True, help="Runs of each trace by the engine.")
+@click.option("--repeats", type=RUNS, default=3, show_default=True, help="Runs of each trace by the engine.")
 @click.option("--json", "json_path", type=click.Path(), help="Write the document here.")
 def validate(
     engine: str, source: str, dtype: str, device: str, json_path: str | None, **choices: Any

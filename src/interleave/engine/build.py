@@ -195,7 +195,8 @@ def _pool_blocks(
     if pool_gib is not None:
         if not (_is_number(pool_gib) and pool_gib * 2**30 >= (1 + spare) * block_bytes):
             raise ValueError(
-                f"pool_gib must hold at least {1 + spare} block{'s' if spare else ''} of {block_bytes} bytes and be finite, "
+                f"pool_gib must hold at least {1 + spare} block{'s' if spare else ''} of {block_bytes} bytes and be "
+                "finite, "
                 f"got {pool_gib!r}"
             )
         if pool_gib * 2**30 > (room := free_bytes(decoder.device)):

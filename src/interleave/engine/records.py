@@ -54,7 +54,8 @@ class StepRecord:
     owned_blocks: blocks that rows held during the step; used_blocks: those of them that keep a computed
     position at its end; cached_tokens: those positions. With blocks of B positions, owned_blocks x B are
     reserved and used_blocks x B - cached_tokens are lost to rounding.
-    parts_s: seconds by kind (prefill, decode, mixed for a forward with both, copy, sample, host); they sum to end_s - start_s.
+    parts_s: seconds by kind (prefill, decode, mixed for a forward with both, copy, sample, host); they sum to
+    end_s - start_s.
     """
 
     step: int

@@ -127,7 +127,8 @@ def _pool(held: Mapping[str, float | None], engine: Mapping[str, Any], steps: Ma
         return "-"
     all_tokens = num_blocks * size
     return (
-        f"{num_blocks:,} blocks, {engine['allocation']}: {owned / num_blocks:.0%} owned, {cached / all_tokens:.0%} used, "
+        f"{num_blocks:,} blocks, {engine['allocation']}: {owned / num_blocks:.0%} owned, {cached / all_tokens:.0%} "
+        "used, "
         f"{used / num_blocks - cached / all_tokens:.0%} rounding; {steps['preempted']:,} preemptions, "
         f"{steps['recomputed_tokens']:,} positions recomputed"
     )

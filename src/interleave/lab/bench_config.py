@@ -117,11 +117,11 @@ def file_workload(config: BenchConfig) -> Workload | None:
     if not config.reads_file:
         return None
     file = WorkloadFile(Path(config.workload_file) if config.workload_file else default_file())
-    name = config.workload or (file.names[0] if len(file.names) == 1 else None)
-    if name is None:
-        raise ValueError(
-            f"{file.path} holds several workloads; choose one with workload: {', '.join(file.names)}"
-        )
+    if not file.names:
+        raise ValueError(f"{file.path} holds no workload: it must have a list of requests under some name")
+    if config.workload is None and len(file.names) > 1:
+        raise ValueError(f"workload must name one of those in {file.path}: {', '.join(file.names)}")
+    name = config.workload or file.names[0]
     found = file.workload(name)
     return replace(found, requests=found.requests[: config.num_requests])
 

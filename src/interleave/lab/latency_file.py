@@ -9,7 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from interleave.lab.files import write_atomically
+from interleave.lab.latency_fields import ModelParameters, complaint
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import data_dir
 from interleave.lab.step_fit import Fit
@@ -23,10 +26,12 @@ def fit_document(traces: Sequence[StepTrace]) -> dict[str, Any]:
     first = traces[0]
     for trace in traces[1:]:
         if trace.origin != first.origin:
-            raise StepTraceError(
-                f"{trace.name} was measured on {dict(trace.origin)}, {first.name} on {dict(first.origin)}: one "
-                "model describes one device and one set of weights"
+            other = [name for name in first.origin if trace.origin[name] != first.origin[name]]
+            found = " and ".join(
+                f"{each.name} on {', '.join(f'{name} {each.origin[name]}' for name in other)}"
+                for each in (first, trace)
             )
+            raise StepTraceError(f"measured {found}: one model describes one device and one set of weights")
     steps = [step for trace in traces for step in trace.steps]
     fits = fit_steps(steps)
     chosen = min(fits.values(), key=lambda fit: fit.rms)
@@ -64,7 +69,7 @@ def model_to_json(model: LatencyModel) -> dict[str, Any]:
 
 
 def model_from_json(values: Mapping[str, Any]) -> LatencyModel:
-    """The model of a stored object. ValueError, KeyError or TypeError for one that is not."""
+    """The model of an object that `model_to_json` made; see `read_model` for one from elsewhere."""
     fitted = values["fitted"]
     return LatencyModel(
         values["overlap"],
@@ -88,14 +93,14 @@ def read_model(path: Path) -> LatencyModel:
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from error
+        raise ValueError(f"{path}: not JSON, as `interleave fit` writes it: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise ValueError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
     try:
-        return model_from_json(document["model_parameters"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not a fitted model: {error}") from error
+        return model_from_json(ModelParameters.model_validate(document.get("model_parameters")).model_dump())
+    except ValidationError as error:
+        raise ValueError(f"{path}: model_parameters: {complaint(error.errors()[0])}") from error
 
 
 def fit_lines(document: Mapping[str, Any]) -> list[str]:

@@ -69,8 +69,10 @@ def serve_document(
     run = deployment.run(rows, num_requests, model)
     table, executors = run.table, run.executors
     seconds = time.perf_counter() - start
-    columns = {name: np.asarray(table.column(name), dtype=float) for name in
-               ("due_s", "admit_s", "first_chunk_s", "first_token_s", "last_token_s", "max_gap_s", "new_tokens")}  # fmt: skip
+    columns = {
+        name: np.asarray(table.column(name), dtype=float)
+        for name in ("due_s", "admit_s", "first_token_s", "last_token_s", "max_gap_s", "new_tokens")
+    }
     several = columns["new_tokens"] > 1
     tpot = (columns["last_token_s"] - columns["first_token_s"])[several] / (
         columns["new_tokens"][several] - 1
@@ -175,8 +177,11 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(f"{'preempted':14} {document['num_preemptions']:,} times, {document['recomputed_tokens']:,} of "
                      f"{document['prefill_tokens']:,} prefill positions recomputed")  # fmt: skip
     if document["steps_outside_the_fit"]:
+        farthest = ", ".join(
+            f"{name.replace('_', ' ')} up to {value:,}" for name, value in document["outside"].items()
+        )
         lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
-                     f"outside the fitted range: {document['outside']}")  # fmt: skip
+                     f"outside the fitted range: {farthest}")  # fmt: skip
     if len(document["machines"]) > 1:
         lines += [
             f"{one['role']:14} {one['num_requests']:,} requests, {one['num_steps']:,} steps, busy {one['busy']:.0%}"
@@ -185,6 +190,7 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
     lines.append(
         f"{'simulation':14} {run['seconds']:.2f} s, {run['requests_per_second']:,.0f} requests/s, "
         f"{document['num_events'] / document['num_requests']:.2f} events and "
-        f"{document['num_steps'] / document['num_requests']:.2f} steps a request, peak {run['peak_bytes'] / 2**20:.0f} MiB"
+        f"{document['num_steps'] / document['num_requests']:.2f} steps a request, peak "
+        f"{run['peak_bytes'] / 2**20:.0f} MiB"
     )
     return lines

@@ -29,7 +29,8 @@ class SimulatedExecutor:
 
     arrivals: the stream that the loop serves from; None never leaps.
     num_outside: steps with a count outside the range of the model's fit; worst_outside names those
-    counts with the farthest value met. span_ticks: of the first and last step of the latest event; busy_ticks: of all steps. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
+    counts with the farthest value met. span_ticks: of the first and last step of the latest event; busy_ticks: of
+    all steps. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
     somebody who looks at plans afterwards.
     """
 

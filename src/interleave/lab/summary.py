@@ -28,9 +28,9 @@ _OCCUPANCY = ("rows", "owned_blocks", "used_blocks", "cached_tokens")
 def summary(log: RunLog, limits: Limits | None = None) -> dict[str, Any]:
     """The numbers of a run: counts, rates, and distributions as `lab.quantiles.distribution` gives them.
 
-    limits: adds the goodput under them. Times in seconds, rates per second. Aborted and failed requests count under `finish_reasons`, not
-    as completed. `tpot_excluded` counts completed requests whose single token gives no TPOT. Pooled
-    gaps of one request hang together, so their n overstates how much they say.
+    limits: adds the goodput under them. Times in seconds, rates per second. Aborted and failed requests count
+    under `finish_reasons`, not as completed. `tpot_excluded` counts completed requests whose single token
+    gives no TPOT. Pooled gaps of one request hang together, so their n overstates how much they say.
     Raises RecordError if a record's instants are out of order.
     """
     for record in log.requests:

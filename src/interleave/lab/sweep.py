@@ -53,7 +53,8 @@ class Grid:
     def __post_init__(self) -> None:
         for name, values in asdict(self).items():
             if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name} must hold at least one value, none of them twice; got {values!r}")
+                given = ", ".join(map(str, values)) or "none"
+                raise ValueError(f"{name} must hold at least one value, none of them twice; got {given}")
         for policy in self.policies:
             if policy not in ENGINE_OF:
                 raise ValueError(nearest("policy", policy, ENGINE_OF))

@@ -48,8 +48,9 @@ def run_on_ray(
     """(number of the task, its result) as they come, from the cluster that Ray finds or starts.
 
     work: a function of a module that the workers can import; every node needs this project in the same
-    place. Raises ValueError without Ray and for a run that no node is large enough for, whatever `work` raises, and RuntimeError for a run whose workers died
-    more than RETRIES times; everything that has not begun is dropped then.
+    place. Raises ValueError without Ray and for a run that no node is large enough for, whatever `work` raises,
+    and RuntimeError for a run whose workers died more than RETRIES times; everything that has not begun is
+    dropped then.
     """
     ray = _import_ray()
     started = not ray.is_initialized()

@@ -66,7 +66,11 @@ def simulated(row_id: str, test: Callable[[float], bool], why: str, digits: int 
         if row_id not in evidence.simulated:
             return Finding(None, AWAITS, "the simulation of the published device has not run")
         number = evidence.simulated[row_id]
-        return Finding(Value(f"{spoken(number, digits)} {row.unit}".strip(), "simulated", "predictions"), said(test(number)), why)  # fmt: skip
+        return Finding(
+            Value(f"{spoken(number, digits)} {row.unit}".strip(), "simulated", "predictions"),
+            said(test(number)),
+            why,
+        )
 
     return found
 
@@ -88,7 +92,9 @@ def below(why: str, row_id: str | None = None) -> Judge:
 
 def about(share: float, why: str) -> Judge:
     """The row's own figure, simulated, within a share of the published one."""
-    return lambda row, evidence: simulated(row.id, lambda value: abs(value / (row.value or 1.0) - 1) <= share, why)(row, evidence)  # fmt: skip
+    return lambda row, evidence: simulated(
+        row.id, lambda value: abs(value / (row.value or 1.0) - 1) <= share, why
+    )(row, evidence)
 
 
 def exact(text: str) -> Value:
@@ -133,7 +139,10 @@ def rounding_waste(row: Published, _: Evidence) -> Finding:
     wasted = [need_blocks(total, BLOCK_TOKENS) * BLOCK_TOKENS - total for total in totals]
     mean = sum(wasted) / len(wasted)
     near = row.value is not None and abs(mean / row.value - 1) <= 0.1
-    why = "half a block is the mean of arbitrary lengths; of this draw's lengths only the shortest prompt leaves a block unfilled"
+    why = (
+        "half a block is the mean of arbitrary lengths; of this draw's lengths only the shortest prompt leaves a "
+        "block unfilled"
+    )
     return Finding(exact(f"{spoken(mean, 2)} tokens"), said(near), why)
 
 
@@ -148,7 +157,11 @@ def piggybacked(row: Published, evidence: Evidence) -> Finding:
     if measured is None:
         return Finding(None, AWAITS, "needs the chapter on policies")
     why = "free as long as a step waits for the weights; the arithmetic of a chunk is far past that here"
-    return Finding(evidence.marked("policies", f"{spoken(measured, 2)} times the decodes alone"), said(measured <= NEARLY_FREE), why)  # fmt: skip
+    return Finding(
+        evidence.marked("policies", f"{spoken(measured, 2)} times the decodes alone"),
+        said(measured <= NEARLY_FREE),
+        why,
+    )
 
 
 def step_weight_bytes() -> int:
@@ -166,13 +179,19 @@ def intensity(work: Work) -> float:
 def prefill_intensity(row: Published, _: Evidence) -> Finding:
     sizes = (16, 64, CHUNK_BUDGET)
     low, middle, high = (intensity(chunk_work(0, size, 1)) for size in sizes)
-    why = f"by arithmetic, for chunks of {', '.join(map(str, sizes))}: {', '.join(spoken(x, 2) for x in (low, middle, high))}; a small chunk is not compute-bound"
+    why = (
+        f"by arithmetic, for chunks of {', '.join(map(str, sizes))}: "
+        f"{', '.join(spoken(x, 2) for x in (low, middle, high))}; a small chunk is not compute-bound"
+    )
     return Finding(exact(f"{spoken(high, 2)} FLOP/byte"), HOLDS if low > (row.value or 0) else PARTLY, why)
 
 
 def decode_intensity(row: Published, _: Evidence) -> Finding:
     one, many = (intensity(decode_work(rows, 1024)) for rows in (1, 32))
-    why = f"by arithmetic, contexts of 1,024: one row {spoken(one, 2)}, 32 rows {spoken(many, 2)}; batching is what raises it"
+    why = (
+        f"by arithmetic, contexts of 1,024: one row {spoken(one, 2)}, 32 rows {spoken(many, 2)}; batching is what "
+        "raises it"
+    )
     holds = [value < (row.value or 0) for value in (one, many)]
     return Finding(
         exact(f"{spoken(one, 2)} FLOP/byte"), HOLDS if all(holds) else PARTLY if any(holds) else FAILS, why
@@ -196,7 +215,10 @@ def tail_tpot(row: Published, evidence: Evidence) -> Finding:
     measured = evidence.measured("arrival_curves", measure)
     if measured is None:
         return Finding(None, AWAITS, "needs the chapter on arrival curves")
-    why = "TPOT is a mean over an answer, so one stall of a long prompt is spread over all its tokens; the longest gap differs far more"
+    why = (
+        "TPOT is a mean over an answer, so one stall of a long prompt is spread over all its tokens; the longest "
+        "gap differs far more"
+    )
     return Finding(
         evidence.marked("arrival_curves", f"{spoken(measured, 2)} times"), said(within(row, measured)), why
     )
@@ -234,7 +256,10 @@ def stays_near_peak(row: Published, evidence: Evidence) -> Finding:
     )
 
 
-FLOOR_WHY = "follows from the floor of the calibrated step model, so it is consistent with the other figures, not tested by them"
+FLOOR_WHY = (
+    "follows from the floor of the calibrated step model, so it is consistent with the other figures, not "
+    "tested by them"
+)
 JUDGES: dict[str, Judge] = {
     "k01": uniform_batch,
     "k02": about(0.1, FLOOR_WHY),

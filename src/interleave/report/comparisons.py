@@ -203,37 +203,58 @@ def not_here(_: Stored) -> float | None:
     return None
 
 
-CHAPTER = (("TTFT p50", "s10", "s15", "s20", "ttft_s"), ("TTFT p95", "s11", "s16", "s21", "ttft_p95_s"), ("ITL p50", "s12", "s17", "s22", "gap_p50_s"),
-           ("output rate", "s13", "s18", "s23", "output_rate"), ("goodput", "s14", "s19", "s24", "goodput"))  # fmt: skip
+CHAPTER = (
+    ("TTFT p50", "s10", "s15", "s20", "ttft_s"),
+    ("TTFT p95", "s11", "s16", "s21", "ttft_p95_s"),
+    ("ITL p50", "s12", "s17", "s22", "gap_p50_s"),
+    ("output rate", "s13", "s18", "s23", "output_rate"),
+    ("goodput", "s14", "s19", "s24", "goodput"),
+)
 FEW_ROWS = (
     "In a miniature answers shrink with the scale and rows do not, so here nearly every step carries a prompt, and a "
     "large budget makes it a long one; in chapter 10 most steps only decode."
 )
 COMPARISONS = (
-    Comparison("wall time, mixed batch: chunked / paged", ("c01", "c02"), over("c01", "c02"), "closed_batches", batch("mixed", "chunked", "paged")),
-    Comparison("wall time, uniform batch: chunked / paged", ("c05", "c06"), over("c05", "c06"), "closed_batches", batch("uniform", "chunked", "paged"),
-               "Nothing is padded here, so what is left is the second pass over the weights against a dense prefill and a copy; on a CPU the pass is dear and the copy cheap."),
-    Comparison("wall time, mixed batch: paged / continuous", ("c02", "c16"), lambda v: v["c02"] * v["c16"] / 5440, "closed_batches", batch("mixed", "paged", "continuous"),
+    Comparison("wall time, mixed batch: chunked / paged", ("c01", "c02"), over("c01", "c02"), "closed_batches",
+               batch("mixed", "chunked", "paged")),
+    Comparison("wall time, uniform batch: chunked / paged", ("c05", "c06"), over("c05", "c06"), "closed_batches",
+               batch("uniform", "chunked", "paged"),
+               "Nothing is padded here, so what is left is the second pass over the weights against a dense prefill "
+               "and a copy; on a CPU the pass is dear and the copy cheap."),
+    Comparison("wall time, mixed batch: paged / continuous", ("c02", "c16"), lambda v: v["c02"] * v["c16"] / 5440,
+               "closed_batches", batch("mixed", "paged", "continuous"),
                "`continuous` attends over the widest row for all rows; at a small scale that row is short."),
-    Comparison("paged, mixed batch: last first token / wall time", ("c03", "c02"), over("c03", "c02"), "closed_batches", of_batch("mixed", "paged", "ttft_max_s", "wall_s")),
-    Comparison("decode rate of paged: mixed / uniform batch", ("c04", "c07"), over("c04", "c07"), "closed_batches", between_batches("paged", "decode_rate", "mixed", "uniform")),
-    Comparison("worst gap, disturbance: chunked / paged", ("c08", "c09"), over("c08", "c09"), "step_trace", gaps("max", "chunked", "paged")),
-    Comparison("median gap, disturbance: chunked / paged", ("c10",), itself("c10"), "step_trace", gaps("median", "chunked", "paged")),
+    Comparison("paged, mixed batch: last first token / wall time", ("c03", "c02"), over("c03", "c02"),
+               "closed_batches", of_batch("mixed", "paged", "ttft_max_s", "wall_s")),
+    Comparison("decode rate of paged: mixed / uniform batch", ("c04", "c07"), over("c04", "c07"), "closed_batches",
+               between_batches("paged", "decode_rate", "mixed", "uniform")),
+    Comparison("worst gap, disturbance: chunked / paged", ("c08", "c09"), over("c08", "c09"), "step_trace",
+               gaps("max", "chunked", "paged")),
+    Comparison("median gap, disturbance: chunked / paged", ("c10",), itself("c10"), "step_trace",
+               gaps("median", "chunked", "paged")),
     Comparison("wall time, chunk budget 128 / 512", ("c14",), itself("c14"), "chunk_budget", budget_wall(128, 512)),
     Comparison("wall time, chunk budget 1024 / 512", ("c15",), itself("c15"), "chunk_budget", budget_wall(1024, 512)),
-    Comparison("attention call: separate rows / rows in union tiles", ("c12", "c13"), over("c12", "c13"), "kernel_layout", separate_rows),
-    Comparison("served rate past capacity: chunked / paged", ("o01", "o05"), over("o01", "o05"), "arrival_curves", arrivals("chunked", "served_rate", "highest", "paged")),
-    Comparison("chunked, served rate past capacity / its peak", ("o01", "o02"), over("o01", "o02"), "arrival_curves", arrivals("chunked", "served_rate", "highest", "peak")),
-    Comparison("paged, served rate past capacity / its peak", ("o05", "o04"), over("o05", "o04"), "arrival_curves", arrivals("paged", "served_rate", "highest", "peak"),
+    Comparison("attention call: separate rows / rows in union tiles", ("c12", "c13"), over("c12", "c13"),
+               "kernel_layout", separate_rows),
+    Comparison("served rate past capacity: chunked / paged", ("o01", "o05"), over("o01", "o05"), "arrival_curves",
+               arrivals("chunked", "served_rate", "highest", "paged")),
+    Comparison("chunked, served rate past capacity / its peak", ("o01", "o02"), over("o01", "o02"), "arrival_curves",
+               arrivals("chunked", "served_rate", "highest", "peak")),
+    Comparison("paged, served rate past capacity / its peak", ("o05", "o04"), over("o05", "o04"), "arrival_curves",
+               arrivals("paged", "served_rate", "highest", "peak"),
                "Admission groups grow with the queue, and a short trace ends before they have grown."),
-    Comparison("queue wait at low load: chunked / paged", ("o03", "o06"), over("o03", "o06"), "arrival_curves", arrivals("chunked", "queue_wait_s", "lowest", "paged"),
-               "Both waits are the rest of a step that is under way; published to two digits they are equal, here the steps of the two engines differ."),
+    Comparison("queue wait at low load: chunked / paged", ("o03", "o06"), over("o03", "o06"), "arrival_curves",
+               arrivals("chunked", "queue_wait_s", "lowest", "paged"),
+               "Both waits are the rest of a step that is under way; published to two digits they are equal, here "
+               "the steps of the two engines differ."),
     Comparison("small pool, rate 2: chunked / paged", ("o08", "o07"), over("o08", "o07"), "small_pool", not_here),
     Comparison("small pool, rate 3: chunked / paged", ("o10", "o09"), over("o10", "o09"), "small_pool", not_here),
     Comparison("long prompt alone: 6 pieces / 1", ("s02", "s01"), over("s02", "s01"), "chunk_budget", pieces(6),
-               "There attention computes the whole square of scores in memory, which pieces keep small; ours is tiled, so that pieces only add passes over the weights."),
+               "There attention computes the whole square of scores in memory, which pieces keep small; ours is "
+               "tiled, so that pieces only add passes over the weights."),
     Comparison("long prompt alone: 24 pieces / 1", ("s03", "s01"), over("s03", "s01"), "chunk_budget", pieces(24),
                "As above: pieces help an attention that writes its scores to memory, and cost one that does not."),
-    *(Comparison(f"chapter 10, {name}: token budget {budget} / 8192", (row, last), over(row, last), "policies", token_budget(budget, column), FEW_ROWS)
+    *(Comparison(f"chapter 10, {name}: token budget {budget} / 8192", (row, last), over(row, last), "policies",
+                 token_budget(budget, column), FEW_ROWS)
       for name, first, second, last, column in CHAPTER for budget, row in ((64, first), (512, second))),
 )  # fmt: skip

@@ -159,9 +159,9 @@ class NotebookRun:
     ) -> None:
         """Record a number for prose ({glue:text}`name`) and for other pages.
 
-        digits: significant ones; mark: where it comes from, if not from where the page's numbers do; band: lowest
-        and highest of its repeats, of no use where they are equal. Raises ValueError for a number that is missing
-        or not finite.
+        digits: significant ones; mark: where it comes from, if not from where the page's numbers do; band:
+        lowest and highest of its repeats, of no use where they are equal. Raises ValueError for a number that
+        is missing or not finite.
         """
         if not isinstance(value, str):
             if value is None or not math.isfinite(value):

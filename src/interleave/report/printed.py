@@ -28,8 +28,8 @@ def spoken(value: float | str, digits: int = 2) -> str:
 def table_html(frame: pd.DataFrame, digits: int = 3) -> str:
     """The frame's columns in order, without its index; floats to `digits` significant digits.
 
-    A missing value is a dash; a `Value` has its mark beside it. The book aligns the columns. Raises ValueError for more columns than
-    a page holds.
+    A missing value is a dash; a `Value` has its mark beside it. The book aligns the columns. Raises ValueError for
+    more columns than a page holds.
     """
     if len(frame.columns) > MAX_COLUMNS:
         raise ValueError(f"a table of {len(frame.columns)} columns; at most {MAX_COLUMNS} fit a page")

@@ -119,7 +119,8 @@ def estimate_lines(path: Path, profile: str, overrides: Mapping[str, Any]) -> li
     seconds = estimate_s(source, params)
     lines = [f"  {point.label:<48} {each:8.1f} s" for point, each in zip(points, seconds, strict=True)]
     return [
-        f"{path.stem}: {len(points)} point{'s' if len(points) != 1 else ''}, about {sum(seconds):.0f} s if none is stored",
+        f"{path.stem}: {len(points)} point{'s' if len(points) != 1 else ''}, about {sum(seconds):.0f} s if none is "
+        "stored",
         *lines,
     ]
 

@@ -39,7 +39,10 @@ class Allocation(Protocol):
         ...
 
     def take(self, forwards: Sequence[Forward]) -> bool:
-        """Hand out what these forwards need beyond what their rows hold. False, with nothing done, if too little is free."""
+        """Hand out what these forwards need beyond what their rows hold.
+
+        False, with nothing done, if too little is free.
+        """
         ...
 
     def most_repeats(self, forwards: Sequence[Forward], repeats: int) -> int:

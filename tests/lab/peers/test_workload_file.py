@@ -127,5 +127,23 @@ def test_what_a_file_leaves_no_choice_about(change, says):
 
 def test_several_workloads_need_a_name(written):
     path = str(written({"a": BATCH, "b": BATCH}))
-    with pytest.raises(ValueError, match="several workloads; choose one with workload: a, b"):
+    with pytest.raises(ValueError, match=r"workload must name one of those in .*: a, b"):
         bench_trace(BenchConfig(arrivals="closed", engine="mixed", workload_file=path))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "w.json:1: the file is empty; it must be an object of workloads"),
+        (" \n", "the file is empty"),
+        ("{}", "w.json holds no workload: it must have a list of requests under some name"),
+        ('{"note": "mine"}', "w.json holds no workload"),
+        ('{"mine": []}', "workload 'mine': holds no request"),
+        ("[]", "must be an object of workloads by name, not a list"),
+    ],
+)
+def test_a_file_without_a_workload_says_what_it_needs(tmp_path, text, says):
+    path = tmp_path / "w.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        bench_trace(BenchConfig(arrivals="closed", engine="mixed", workload_file=str(path)))

@@ -66,7 +66,8 @@ class Params(WorkloadChoices):
     traces: tuple[TraceName, ...] = Field(
         ("long", "published", "uniform"),
         min_length=1,
-        description="long: some prompts of 1536 tokens among short ones; published: the published draw; uniform: all alike",
+        description="long: some prompts of 1536 tokens among short ones; published: the published draw; uniform: all "
+        "alike",
     )
     loads: tuple[Load, ...] = Field(
         (0.6, 0.9),

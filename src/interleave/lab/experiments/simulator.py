@@ -169,7 +169,9 @@ def _here(config: Mapping[str, Any], model: LoadedModel) -> list[Row]:
         repeats=config["repeats"],
     )
     found = validate(plan, engine_server(plan, model))
-    empty: Row = dict.fromkeys(("part", "what", "n", "error", "p90_error", "bias", "load", "simulated", "measured", "low", "high"))  # fmt: skip
+    empty: Row = dict.fromkeys(
+        ("part", "what", "n", "error", "p90_error", "bias", "load", "simulated", "measured", "low", "high")
+    )
     steps = [
         {
             **empty, "kind": "step", "part": part, "what": kind, "n": one["n"],

@@ -205,5 +205,14 @@ def _run(log: RunLog) -> Row:
 
 
 def _step(step: StepRecord) -> Row:
-    names: Sequence[str] = ("start_s", "end_s", "rows", "waiting", "preempted", "owned_blocks", "used_blocks", "cached_tokens")  # fmt: skip
+    names: Sequence[str] = (
+        "start_s",
+        "end_s",
+        "rows",
+        "waiting",
+        "preempted",
+        "owned_blocks",
+        "used_blocks",
+        "cached_tokens",
+    )
     return {name: getattr(step, name) for name in names}

@@ -9,12 +9,13 @@ from typing import Any
 
 from interleave.engine.build import ENGINES
 from interleave.lab.devices import num_threads
+from interleave.lab.latency_file import read_model
 from interleave.lab.peers.adaptive import chunk_target
 from interleave.lab.peers.document import peers_document
 from interleave.lab.peers.engines import OUR_ENGINE, OUR_SIDE, Absent, Engine, Found, find_peers
 from interleave.lab.peers.gguf_files import FILE_TYPES, ensure_gguf
 from interleave.lab.peers.kinds import DISTURB, WARMUP
-from interleave.lab.peers.measure import Measurement, PeersConfig, compare, engine_options
+from interleave.lab.peers.measure import DECODE_STEPS, Measurement, PeersConfig, compare, engine_options
 from interleave.lab.peers.own import starts_s
 from interleave.lab.peers.workload_file import WorkloadFile, default_file
 from interleave.lab.provenance import utc_now
@@ -27,7 +28,8 @@ from interleave.model.weights_gguf import ensure_smollm2
 from interleave.schedule.names import nearest
 
 STARTS = 3
-ADAPTIVE_ENGINES = ("chunked", "mixed")
+ADAPTIVE_ENGINES = tuple(name for name, spec in ENGINES.items() if spec.policy in ("chunked", "mixed"))
+"""They cut prompts, so a target can say how finely."""
 
 
 def run_comparison(
@@ -40,7 +42,7 @@ def run_comparison(
     engine: str,
     chunk_budget: int,
     tpot_target_s: float | None,
-    decode_steps: float,
+    decode_steps: float | None,
     latency: str | None,
     say: Callable[[str], None],
     publish: Callable[[dict[str, Any]], None],
@@ -60,9 +62,10 @@ def run_comparison(
         engine,
         chunk_budget,
         tpot_target_s=tpot_target_s,
-        decode_steps=decode_steps,
+        decode_steps=DECODE_STEPS if decode_steps is None else decode_steps,
         latency=latency,
     )
+    _check_target(config, decode_steps)
     file = WorkloadFile(Path(workload_file) if workload_file else default_file())
     folder = model_folder(model, say)
     peers, absent = find_peers(choices)
@@ -90,6 +93,29 @@ def run_comparison(
         )
         publish(document)
     return document
+
+
+def _check_target(config: PeersConfig, decode_steps: float | None) -> None:
+    """Refuse a choice of the target that nothing would come of, and a file that holds no model."""
+    given = {
+        "tpot_target_s": config.tpot_target_s,
+        "decode_steps": decode_steps,
+        "latency": config.latency,
+    }
+    chosen = [name for name, value in given.items() if value is not None]
+    if chosen and config.engine not in ADAPTIVE_ENGINES:
+        raise ValueError(
+            f"{chosen[0]} does not apply to engine {config.engine!r}, which cuts no prompt; those that do are "
+            f"{', '.join(ADAPTIVE_ENGINES)}"
+        )
+    if chosen and "disturb" not in config.kinds:
+        raise ValueError(
+            f"{chosen[0]} has a use in the workload disturb only, which is not among those chosen"
+        )
+    if config.tpot_target_s is not None and decode_steps is not None:
+        raise ValueError("give tpot_target_s or decode_steps, not both: each is the target")
+    if config.latency is not None:
+        read_model(Path(config.latency))
 
 
 def _measure_alone(

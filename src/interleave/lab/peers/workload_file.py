@@ -98,7 +98,12 @@ class WorkloadFile:
         except (OSError, UnicodeDecodeError) as error:
             raise WorkloadError(f"cannot read workload file {path}: {error}") from error
         except json.JSONDecodeError as error:
-            raise WorkloadError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+            what = (
+                f"not JSON: {error.msg}"
+                if content.strip()
+                else "the file is empty; it must be an object of workloads"
+            )
+            raise WorkloadError(f"{path}:{error.lineno}: {what}") from error
         if not isinstance(document, dict):
             raise WorkloadError(
                 f"{path}: must be an object of workloads by name, not a {type(document).__name__}"
@@ -121,8 +126,10 @@ class WorkloadFile:
         value = self._document[self._spelled(name)]
         rows = _rows_of(value)
         where = f"{self.path}: workload {name!r}"
-        if not rows:
+        if rows is None:
             raise WorkloadError(f"{where}: must be a list of requests, or rows with a late request")
+        if not rows:
+            raise WorkloadError(f"{where}: holds no request")
         requests = tuple(_ask(row, f"{where}, row {number}") for number, row in enumerate(rows, 1))
         if isinstance(value, list):
             return Workload(name, requests)

@@ -231,8 +231,10 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
         ("3", "wall time, chunked / paged, uniform", ratio(table, uniform, "chunked", "paged"), 1.0, 1.15),
         ("4a", "copy, share of paged's wall time, mixed [%]", share, 0.0, 1.0),
         ("4b", "copy, measured over bandwidth alone, mixed", slower, 2.0, float("inf")),
-        ("5", "worst gap, chunked / paged, mixed", ratio(table, mixed, "chunked", "paged", "worst_gap_s"), 1.0, float("inf")),
-        ("6", "peak transient, paged / chunked, mixed", ratio(table, mixed, "paged", "chunked", "peak_transient_bytes"), 3.0, float("inf")),
+        ("5", "worst gap, chunked / paged, mixed", ratio(table, mixed, "chunked", "paged", "worst_gap_s"), 1.0,
+         float("inf")),
+        ("6", "peak transient, paged / chunked, mixed",
+         ratio(table, mixed, "paged", "chunked", "peak_transient_bytes"), 3.0, float("inf")),
         ("7", "wall time, nocache / cached, mixed", ratio(table, mixed, "nocache", "cached"), 3.0, 8.0),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in found])

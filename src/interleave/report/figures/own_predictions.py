@@ -102,7 +102,9 @@ def verdicts(own: pd.DataFrame, compared: Sequence[Compared]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             verdict("1", "own predictions that held [%]", 100 * held / total if total else None, 60, 85),
-            verdict("2", "published ratios that point the same way here [%]", 100 * same / len(known) if known else None, 75, 100),
-            verdict("3", "published ratios that turn round here", float(len(known) - same) if known else None, 1, float("inf")),
+            verdict("2", "published ratios that point the same way here [%]",
+                    100 * same / len(known) if known else None, 75, 100),
+            verdict("3", "published ratios that turn round here", float(len(known) - same) if known else None, 1,
+                    float("inf")),
         ]
     )  # fmt: skip

@@ -79,7 +79,14 @@ def _variants(axis: Axes, lines: pd.DataFrame, quiet: pd.DataFrame, quantity: st
             axis.plot(calm[name] * factor, place, look.marker, markersize=4, **style)
         if pd.notna(number):
             axis.plot(number * factor, place, look.marker, markersize=8, markeredgewidth=1.6, **style)
-            axis.annotate(spoken(number * factor), (number * factor, place), (9, 0), textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+            axis.annotate(
+                spoken(number * factor),
+                (number * factor, place),
+                (9, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
     axis.set_yticks(range(len(names)), [f"{policy}, {ORDER_WORDS[order]} first" for policy, order in names])
     for tick, (policy, _) in zip(axis.get_yticklabels(), names, strict=True):
         tick.set_color(LOOKS[policy].color)
@@ -100,7 +107,14 @@ def budget_figure(table: pd.DataFrame) -> Figure:
         for (color, marker, line), (budget, lines) in zip(
             cycle(BUDGET_LOOKS), own.groupby("token_budget"), strict=False
         ):
-            axis.plot(lines["load"], lines[quantity] * factor, color=color, marker=marker, linestyle=line, label=f"T = {int(float(str(budget))):,}")  # fmt: skip
+            axis.plot(
+                lines["load"],
+                lines[quantity] * factor,
+                color=color,
+                marker=marker,
+                linestyle=line,
+                label=f"T = {int(float(str(budget))):,}",
+            )
         if quantity == "served_rate":
             axis.set_ylim(bottom=0)
         else:

@@ -1,7 +1,8 @@
 """Figures of recorded decode: steps launched and replayed, and their parts.
 
 Takes the experiment's rows as one frame, in which `kind` tells steps, runs, counts, loads, changes and parts of
-the A10's step apart; measures nothing. Tables and verdicts are in `recorded_decode_tables`, the A10's in `published_decode`.
+the A10's step apart; measures nothing. Tables and verdicts are in `recorded_decode_tables`, the A10's in
+`published_decode`.
 """
 
 from __future__ import annotations
@@ -105,7 +106,14 @@ def parts_figure(table: pd.DataFrame) -> Figure:
             left += seconds
         if pd.notna(line["floor_s"]):
             for column, marker in (("weights_s", "o"), ("floor_s", "|")):
-                axis.plot(line[column] * 1e3, place, marker, color="black", markersize=5 if marker == "o" else 15, markeredgewidth=2)  # fmt: skip
+                axis.plot(
+                    line[column] * 1e3,
+                    place,
+                    marker,
+                    color="black",
+                    markersize=5 if marker == "o" else 15,
+                    markeredgewidth=2,
+                )
     axis.set_yticks(range(len(bars)), [f"{line['rows']:.0f} rows, {engine}" for line, engine in bars])
     axis.set_ylim(len(bars) - 0.4, -0.6)
     axis.set_xlabel("median step (ms)")

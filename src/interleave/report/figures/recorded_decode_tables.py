@@ -225,7 +225,8 @@ def published_verdicts(points: pd.DataFrame, on_gpu: bool) -> pd.DataFrame:
     """
     low, high = predicted_rates()
     lines = [
-        verdict("", f"15 ms, by {what}: peak [requests/s]", change(points, name, "peak_rate", PUBLISHED_STEP_MS), low, high)
+        verdict("", f"15 ms, by {what}: peak [requests/s]", change(points, name, "peak_rate", PUBLISHED_STEP_MS), low,
+                high)
         for name, what in (("host", "the host's part"), ("every part", "every part"))
     ]  # fmt: skip
     moved = [

@@ -70,7 +70,8 @@ def agreement(measured: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     twins = ratios(simulated_cells(points, "twin"))
     both = measured.merge(twins, on=["share", "load"], suffixes=("", "_simulated"))
     lines = [
-        {"share": row["share"], "load": row["load"], "latency": TITLES[name], "measured": row[name], "simulated": row[f"{name}_simulated"]}
+        {"share": row["share"], "load": row["load"], "latency": TITLES[name], "measured": row[name],
+         "simulated": row[f"{name}_simulated"]}
         for _, row in both.iterrows()
         for name in LATENCIES
     ]  # fmt: skip

@@ -14,7 +14,12 @@ ROUTING_LOOKS = {
     "shortest_queue": Look("#E69F00", "^", "--"),
     "least_loaded": Look("#0072B2", "o", "-"),
 }
-LOAD_LOOKS = (Look("#56B4E9", "v", ":"), Look("#009E73", "D", "--"), Look("#D55E00", "o", "-"), Look("#000000", "x", "-."))  # fmt: skip
+LOAD_LOOKS = (
+    Look("#56B4E9", "v", ":"),
+    Look("#009E73", "D", "--"),
+    Look("#D55E00", "o", "-"),
+    Look("#000000", "x", "-."),
+)
 
 WAY_LOOKS = {"apart": Look("#999999", "P", (0, (3, 1, 1, 1)))}
 
@@ -23,7 +28,10 @@ def cost_figure(points: pd.DataFrame) -> Figure:
     """Requests simulated a second, and the memory that it takes, over the number of requests."""
     table = of_kind(points, "cost").sort_values("requests")
     figure, axes = panels(1, 2, height_in=2.8)
-    for axis, column, label in ((axes[0], "requests_per_s", "requests simulated a second"), (axes[1], "peak_mib", "peak memory (MiB)")):  # fmt: skip
+    for axis, column, label in (
+        (axes[0], "requests_per_s", "requests simulated a second"),
+        (axes[1], "peak_mib", "peak memory (MiB)"),
+    ):
         axis.plot(table["requests"], table[column], color=LOOKS["chunked"].color, marker="o")
         axis.set_xscale("log")
         axis.set_xticks(list(table["requests"]), [_short(number) for number in table["requests"]])

@@ -61,7 +61,10 @@ def links_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
     own = table[chosen].sort_values(["prefill_machines", "gbps"])
     return pd.DataFrame(
         {
-            "machines": [f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}" for row in own.itertuples()],
+            "machines": [
+                f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}"
+                for row in own.itertuples()
+            ],
             "link [Gb/s]": own["gbps"].astype(int).to_numpy(),
             "median gap [ms]": own["gap_p50_s"].to_numpy() * 1e3,
             "longest gap, median request [ms]": own["longest_gap_p50_s"].to_numpy() * 1e3,
@@ -195,18 +198,25 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
         ("1", "requests simulated a second, longest / shortest run", float(cost.iloc[-1] / cost.iloc[0]), 0.7, beyond),
         ("2a", "TTFT p90, 4 machines, least loaded / round robin", against_turns("least_loaded"), 0, 1),
         ("2b", "TTFT p90, 4 machines, shortest queue / round robin", against_turns("shortest_queue"), 0.8, 1.2),
-        ("3", "saturated rate, best split / chunking", _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
-        ("4", "gap p99 at the lowest load, calmest split / chunking", _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
+        ("3", "saturated rate, best split / chunking",
+         _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
+        ("4", "gap p99 at the lowest load, calmest split / chunking",
+         _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
         ("5a", "median gap, slower / faster link", by_link("gap_p50_s"), 0, 1.02),
         ("5b", "longest gap of the median request, slower / faster link", by_link("longest_gap_p50_s"), 0, 2),
         ("6a", "rate within limits, chunked / whole", _over(held.get("1 x chunked"), held.get("1 x whole")), 2, beyond),
         ("6b", "rate within limits, 4 machines / 1", _over(held.get(four), held.get("1 x chunked")), 4, beyond),
         ("7a", "served rate at the same worst gap, target / fixed, least", min(rates, default=None), 0.98, beyond),
         ("7b", "TTFT p90 at the same worst gap, target / fixed, most", max(firsts, default=None), 0, 1),
-        ("8a", "worst gap, calmest way without chunks / chunked", _over(ways["worst_gap_s"].loc[unchunked].min(), ways.loc["chunked", "worst_gap_s"]), 2, beyond),
-        ("8b", "saturated rate, static / chunked", _over(ways.loc["static", "saturated_rate"], ways.loc["chunked", "saturated_rate"]), 0, 0.6),
-        ("8c", "saturated rate, continuous / paged", _over(ways.loc["continuous", "saturated_rate"], ways.loc["paged", "saturated_rate"]), 0, 1),
-        ("9a", "worst gap beside agents, whole / chunked", _over(agents.loc["whole", "worst_gap_s"], agents.loc["chunked", "worst_gap_s"]), 10, beyond),
-        ("9b", "agent's TTFT, chunked / whole", _over(agents.loc["chunked", "agent_ttft_p50_s"], agents.loc["whole", "agent_ttft_p50_s"]), 1, beyond),
+        ("8a", "worst gap, calmest way without chunks / chunked",
+         _over(ways["worst_gap_s"].loc[unchunked].min(), ways.loc["chunked", "worst_gap_s"]), 2, beyond),
+        ("8b", "saturated rate, static / chunked",
+         _over(ways.loc["static", "saturated_rate"], ways.loc["chunked", "saturated_rate"]), 0, 0.6),
+        ("8c", "saturated rate, continuous / paged",
+         _over(ways.loc["continuous", "saturated_rate"], ways.loc["paged", "saturated_rate"]), 0, 1),
+        ("9a", "worst gap beside agents, whole / chunked",
+         _over(agents.loc["whole", "worst_gap_s"], agents.loc["chunked", "worst_gap_s"]), 10, beyond),
+        ("9b", "agent's TTFT, chunked / whole",
+         _over(agents.loc["chunked", "agent_ttft_p50_s"], agents.loc["whole", "agent_ttft_p50_s"]), 1, beyond),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in lines])

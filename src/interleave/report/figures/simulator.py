@@ -76,7 +76,10 @@ def curves_figure(points: pd.DataFrame) -> Figure:
     """Served rate and median queue wait over the arrival rate: simulated lines, published points."""
     curves, rows = of_kind(points, "curve"), of_kind(points, "row")
     figure, axes = panels(2, 1, height_in=2.9)
-    panel = (("served_rate", "served rate", "served rate (requests/s)"), ("queue_wait_p50_s", "queue wait p50", "median queue wait (s)"))  # fmt: skip
+    panel = (
+        ("served_rate", "served rate", "served rate (requests/s)"),
+        ("queue_wait_p50_s", "queue wait p50", "median queue wait (s)"),
+    )
     for axis, (column, quantity, label) in zip(axes, panel, strict=True):
         ends = []
         for engine, own in curves.groupby("engine", sort=False):
@@ -84,7 +87,16 @@ def curves_figure(points: pd.DataFrame) -> Figure:
             axis.plot(own["rate"], own[column], color=look.color, linestyle=look.line)
             ends.append((str(engine), float(own["rate"].iloc[-1]), float(own[column].iloc[-1])))
             for rate, value in published_at(rows, str(engine), quantity):
-                axis.plot(rate, value, look.marker, markersize=9, markerfacecolor="white", markeredgecolor=look.color, markeredgewidth=2, zorder=4)  # fmt: skip
+                axis.plot(
+                    rate,
+                    value,
+                    look.marker,
+                    markersize=9,
+                    markerfacecolor="white",
+                    markeredgecolor=look.color,
+                    markeredgewidth=2,
+                    zorder=4,
+                )
         axis.set_ylabel(label)
         if column == "served_rate":
             top = float(curves["rate"].max())
@@ -120,7 +132,13 @@ def here_figure(points: pd.DataFrame) -> Figure:
         own = runs[runs["load"] == load].set_index("what")
         for place, name in enumerate(MEASURES):
             if name in own.index:
-                _beside_its_range(axis, own.loc[name], place + shift, number, f"at {load:g} of capacity" if place == 0 else None)  # fmt: skip
+                _beside_its_range(
+                    axis,
+                    own.loc[name],
+                    place + shift,
+                    number,
+                    f"at {load:g} of capacity" if place == 0 else None,
+                )
     axis.set_yticks(range(len(MEASURES)), list(MEASURES.values()))
     axis.set_ylim(len(MEASURES) - 0.4, -0.6)
     axis.set_xlabel("against the engine's median (%); bars: from its lowest to its highest run")
@@ -229,8 +247,10 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
         ("1", "held-out rows, median error [%]", 100 * float(errors.median()), 0, 3),
         ("2", "held-out rows off by more than 10%", float((errors > 0.1).sum()), 0, 0),
         ("3", "smallest gain in calibration error from one floor to the next [%]", 100 * ordered, 0, beyond),
-        ("4", "held-out steps, largest median error of a kind [%]", None if often.empty else 100 * float(often["error"].max()), 0, 5),
-        ("5", "held-out steps, largest bias of a kind [%]", None if often.empty else 100 * float(often["bias"].abs().max()), 0, 3),
+        ("4", "held-out steps, largest median error of a kind [%]",
+         None if often.empty else 100 * float(often["error"].max()), 0, 5),
+        ("5", "held-out steps, largest bias of a kind [%]",
+         None if often.empty else 100 * float(often["bias"].abs().max()), 0, 3),
         ("6a", "served rate, largest error [%]", worst("served_rate"), 0, 3),
         ("6b", "median TTFT, largest error [%]", worst("ttft_p50_s"), 0, 15),
     ]  # fmt: skip

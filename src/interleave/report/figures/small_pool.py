@@ -169,13 +169,17 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
     small = table[table["share"] == share]
     beyond = float("inf")
     lines: list[tuple[str, str, float | None, float, float]] = [
-        ("1a", "reserve, mixed: computed of what is owned", at(points, "mixed", share, "reserve", "computed_of_owned"), 0.8, 1),
-        ("1b", "reserve, uniform: computed of what is owned", at(points, "uniform", share, "reserve", "computed_of_owned"), 0.6, 0.85),
+        ("1a", "reserve, mixed: computed of what is owned",
+         at(points, "mixed", share, "reserve", "computed_of_owned"), 0.8, 1),
+        ("1b", "reserve, uniform: computed of what is owned",
+         at(points, "uniform", share, "reserve", "computed_of_owned"), 0.6, 0.85),
         ("2", "rounding, largest share of the pool", float(small["rounding_share"].max()), 0, 0.08),
         ("3a", "rows, progressive / reserve, uniform", gain(points, "uniform", share, "mean_rows"), 1.2, beyond),
         ("3b", "rows, progressive / reserve, mixed", gain(points, "mixed", share, "mean_rows"), 1, 1.25),
-        ("4a", "recomputed share of prefill, uniform", at(points, "uniform", share, "progressive", "recomputed_share"), 0.2, 1),
-        ("4b", "recomputed share of prefill, mixed", at(points, "mixed", share, "progressive", "recomputed_share"), 0, 0.2),
+        ("4a", "recomputed share of prefill, uniform",
+         at(points, "uniform", share, "progressive", "recomputed_share"), 0.2, 1),
+        ("4b", "recomputed share of prefill, mixed", at(points, "mixed", share, "progressive", "recomputed_share"), 0,
+         0.2),
         ("5a", "served rate, progressive / reserve, uniform", gain(points, "uniform", share, "served_rate"), 0.9, 1.2),
         ("5b", "served rate, progressive / reserve, mixed", gain(points, "mixed", share, "served_rate"), 0.95, 1.1),
         ("6", "worst gap, progressive / reserve, uniform", gain(points, "uniform", share, "worst_gap_s"), 3, beyond),

@@ -1,4 +1,4 @@
-"""Sizes of the checks that a lent GPU host runs: real shapes there, tiny ones for a dry run on a CPU."""
+"""Sizes of the checks that a borrowed GPU host runs: real shapes there, tiny ones for a dry run on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick parity gate on a lent host: on random weights in two types, and on real ones where they lie.
+"""The quick parity gate on a borrowed GPU host: on random weights in two types, and on real ones where they lie.
 
 Random weights are untied and of few layers: a tied random model repeats its last token, and then no
 engine can be caught. A point is one gate.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from interleave.lab.gate import gate_model
-from interleave.lab.lent.choices import Choices
+from interleave.lab.gpu_host.choices import Choices
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.model.config_hf import shipped_config

@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from interleave.lab.gpu_host.choices import Choices
 from interleave.lab.layout_calls import layouts, make_call
-from interleave.lab.lent.choices import Choices
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.model.attention.reference import ReferenceAttention

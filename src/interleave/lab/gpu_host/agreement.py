@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from interleave.engine.nocache import causal
-from interleave.lab.lent.choices import Choices
+from interleave.lab.gpu_host.choices import Choices
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
 from interleave.model.config_hf import shipped_config

@@ -1,4 +1,4 @@
-"""Runs the sections on a lent host within a time budget, each in a process of its own.
+"""Runs the sections on a borrowed GPU host within a time budget, each in a process of its own.
 
 A fault on the device or a hang ends one section and costs no other; every point is stored as it is
 measured. It knows processes, time and one folder; not what a section measures.
@@ -18,15 +18,15 @@ from typing import Any
 
 from interleave.lab.devices import place
 from interleave.lab.files import write_atomically
-from interleave.lab.lent.sections import PROFILE, SECTIONS, Section
-from interleave.lab.lent.summary import failures, summary_lines
+from interleave.lab.gpu_host.sections import PROFILE, SECTIONS, Section
+from interleave.lab.gpu_host.summary import failures, summary_lines
 from interleave.lab.measure import collect
 from interleave.lab.paths import repo_root
 from interleave.lab.provenance import git_state, package_versions, utc_now
 from interleave.lab.results import PointStore
 
 SCHEMA_VERSION = 1
-MANIFEST, ARCHIVE, SUMMARY = "manifest.json", "lent.tar.gz", "summary.txt"
+MANIFEST, ARCHIVE, SUMMARY = "manifest.json", "gpu_host.tar.gz", "summary.txt"
 MAX_ARCHIVE_BYTES = 16 * 2**20
 FINISH_S = 10.0
 """Kept back for the archive and the summary."""
@@ -150,11 +150,14 @@ def _run_apart(section: Section, out: Path, device: str, size: str, limit_s: flo
 def _sound(out: Path, manifest: dict[str, Any]) -> bool:
     """Whether some section was begun, each of them ended well, and no check in it failed."""
     begun = [entry for entry in manifest["sections"] if "experiment" in entry]
-    failed = sum(
-        failures(PointStore(out / "results", PROFILE, name).load_all())
-        for name in dict.fromkeys(entry["experiment"] for entry in begun)
-    )
+    failed = num_failures(out, [entry["experiment"] for entry in begun])
     return bool(begun) and failed == 0 and all(entry["status"] == "done" for entry in begun)
+
+
+def num_failures(out: Path, experiments: Sequence[str]) -> int:
+    """Checks that failed, over the points of some experiments."""
+    stores = [PointStore(out / "results", PROFILE, name) for name in dict.fromkeys(experiments)]
+    return sum(failures(store.load_all()) for store in stores)
 
 
 def _pack(out: Path) -> None:

@@ -1,9 +1,10 @@
-"""The run on a lent host, on the CPU with tiny sizes: what it stores, what it survives, what is filed."""
+"""The run on a borrowed GPU host, on the CPU with tiny sizes: what it stores, what it survives, what is filed."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from interleave.lab.lent import run as lent_run
-from interleave.lab.lent.ingest import file_archive
-from interleave.lab.lent.run import ARCHIVE, MANIFEST, SUMMARY, run_section, run_sections
-from interleave.lab.lent.sections import PROFILE, SECTIONS
-from interleave.lab.lent.summary import failures
+from interleave.lab.files import StorageError
+from interleave.lab.gpu_host import ingest
+from interleave.lab.gpu_host import run as gpu_run
+from interleave.lab.gpu_host.ingest import file_archive
+from interleave.lab.gpu_host.run import ARCHIVE, MANIFEST, SUMMARY, run_section, run_sections
+from interleave.lab.gpu_host.sections import PROFILE, SECTIONS
+from interleave.lab.gpu_host.summary import failures
 from interleave.lab.results import PointStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,19 +100,19 @@ def test_the_plan_fits_nine_minutes_and_the_gpu_profile():
 
 
 def test_a_deadline_keeps_what_was_measured(tmp_path):
-    with pytest.raises(lent_run.OutOfTime, match="out of time after 1 of 8 points"):
+    with pytest.raises(gpu_run.OutOfTime, match="out of time after 1 of 8 points"):
         run_section("decode", tmp_path, "tiny", time.monotonic(), say=lambda _: None)
     assert len(PointStore(tmp_path / "results", PROFILE, "recorded_decode").keys()) == 1
 
 
 def test_a_section_that_hangs_is_killed_and_one_that_fails_is_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(lent_run, "KILL_AFTER_S", 0.0)
-    entry = lent_run._run_apart(SECTIONS[0], tmp_path, "cpu", "tiny", 0.2)
+    monkeypatch.setattr(gpu_run, "KILL_AFTER_S", 0.0)
+    entry = gpu_run._run_apart(SECTIONS[0], tmp_path, "cpu", "tiny", 0.2)
     assert entry["status"] == "killed: out of time"
-    monkeypatch.setattr(lent_run, "KILL_AFTER_S", 60.0)
+    monkeypatch.setattr(gpu_run, "KILL_AFTER_S", 60.0)
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     kernels = next(section for section in SECTIONS if section.name == "kernels")
-    entry = lent_run._run_apart(kernels, tmp_path, "cpu", "tiny", 120.0)
+    entry = gpu_run._run_apart(kernels, tmp_path, "cpu", "tiny", 120.0)
     assert entry["status"].startswith("ended with exit code")
     assert entry["said"]
 
@@ -127,7 +130,7 @@ def test_no_budget_begins_nothing_and_another_device_is_said(tmp_path):
 
 
 def test_dry_run_of_the_script_without_history(tmp_path):
-    """The repository alone, started as on a lent host; a dry run is not filed."""
+    """The repository alone, started as on a borrowed GPU host; a dry run is not filed."""
     copy = tmp_path / "repo"
     for name in ("src", "kernels", "scripts", "data/corpus", "data/traces", "data/reference"):
         subprocess.run(["mkdir", "-p", str((copy / name).parent)], check=True)
@@ -143,16 +146,16 @@ def test_dry_run_of_the_script_without_history(tmp_path):
     assert manifest["git_commit"] == "c0ffee"
     assert manifest["sound"]
     assert "recorded_decode" in done.stdout
-    assert (out / ARCHIVE).stat().st_size < lent_run.MAX_ARCHIVE_BYTES
+    assert (out / ARCHIVE).stat().st_size < gpu_run.MAX_ARCHIVE_BYTES
     with pytest.raises(ValueError, match="a dry run of size 'tiny'"):
-        list(file_archive(out / ARCHIVE, tmp_path / "results"))
+        file_archive(out / ARCHIVE, tmp_path / "results")
 
 
 def archive_of(out, tmp_path, **change):
     """The archive of a folder of points, with a manifest that says it was the real thing."""
-    manifest = json.loads((out / MANIFEST).read_text()) | {"size": "full"} | change
+    manifest = json.loads((out / MANIFEST).read_text()) | {"size": "full", "sound": True} | change
     (out / MANIFEST).write_text(json.dumps(manifest))
-    lent_run._pack(out)
+    gpu_run._pack(out)
     return out / ARCHIVE
 
 
@@ -166,11 +169,71 @@ def measured(tmp_path):
 
 def test_ingest_files_points_and_summary(measured, tmp_path):
     archive, root = archive_of(measured, tmp_path), tmp_path / "results"
-    said = list(file_archive(archive, root))
+    said = file_archive(archive, root)
     assert said[0] == "recorded_decode: 8 points filed"
     assert rows_of(measured, "recorded_decode") == PointStore(root, PROFILE, "recorded_decode").load_all()
     assert len(list((root / PROFILE / "runs").iterdir())) == 2
-    assert next(iter(file_archive(archive, root))) == "recorded_decode: 0 points filed, 8 known"
+    assert file_archive(archive, root)[0] == "recorded_decode: 0 points filed, 8 known"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"sound": False}, "the run was not sound: its manifest says so; --unsound"),
+        ({"sound": "yes"}, "manifest.json: sound: Input should be a valid boolean, got 'yes'"),
+        ({"started_at": "../../x"}, "manifest.json: started_at: String should match pattern"),
+        ({"device": ""}, "manifest.json: device: "),
+        ({"sections": []}, "manifest.json: sections: "),
+        ({"sections": [{"name": "decode"}]}, "manifest.json: sections.0.status: Field required"),
+        (
+            {
+                "sections": [
+                    {"name": "decode", "status": "killed: out of time", "experiment": "recorded_decode"}
+                ]
+            },
+            "not sound: decode killed: out of time; --unsound",
+        ),
+    ],
+)
+def test_ingest_refuses_an_unsound_manifest(measured, tmp_path, change, says):
+    root = tmp_path / "results"
+    with pytest.raises(ValueError, match=re.escape(says)):
+        file_archive(archive_of(measured, tmp_path, **change), root)
+    assert not root.exists()
+
+
+def test_ingest_takes_an_unsound_run_only_when_told(measured, tmp_path):
+    archive, root = archive_of(measured, tmp_path, sound=False), tmp_path / "results"
+    assert file_archive(archive, root, unsound=True)[0] == "recorded_decode: 8 points filed"
+
+
+@pytest.mark.parametrize("fails_at", ["copy", "rename"])
+def test_a_full_disk_leaves_nothing_filed(measured, tmp_path, monkeypatch, fails_at):
+    """Neither while files are written beside their places, nor when some are in them already."""
+    archive, root, done = archive_of(measured, tmp_path), tmp_path / "results", []
+    earlier = PointStore(root, PROFILE, "recorded_decode")
+    device = json.loads((measured / MANIFEST).read_text())["device"]
+    earlier.save("0" * 16, [{"a": 1}], {"device": device})
+    whole = ingest.shutil.copyfile if fails_at == "copy" else Path.rename
+
+    def full(source, target):
+        if len(done) == 5:
+            raise OSError(28, "No space left on device")
+        done.append(target)
+        return whole(source, target)
+
+    if fails_at == "copy":
+        monkeypatch.setattr(ingest.shutil, "copyfile", full)
+    else:
+        monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(StorageError, match=r"No space left on device\. Nothing was filed"):
+        file_archive(archive, root)
+    monkeypatch.undo()
+    assert len(done) == 5
+    left = [path.name for path in root.rglob("*") if path.is_file()]
+    assert sorted(left) == [f"{'0' * 16}.csv", f"{'0' * 16}.json"]
+    assert not list(root.glob(".ingest-*"))
+    assert file_archive(archive, root)[0] == "recorded_decode: 8 points filed"
 
 
 def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
@@ -178,16 +241,16 @@ def test_ingest_refuses_what_is_not_sound(measured, tmp_path):
     broken = tmp_path / "broken.tar.gz"
     broken.write_bytes(archive_of(measured, tmp_path).read_bytes()[:2000])
     with pytest.raises(ValueError, match="cut short"):
-        list(file_archive(broken, root))
+        file_archive(broken, root)
     with pytest.raises(ValueError, match="the run of 'another'"):
-        list(file_archive(archive_of(measured, tmp_path, device="another"), root))
+        file_archive(archive_of(measured, tmp_path, device="another"), root)
     with pytest.raises(ValueError, match="schema version 9"):
-        list(file_archive(archive_of(measured, tmp_path, schema_version=9), root))
+        file_archive(archive_of(measured, tmp_path, schema_version=9), root)
     point = next((measured / "results" / PROFILE / "recorded_decode").glob("*.csv"))
     point.write_text(point.read_text().replace("e", "f", 1))
     device = json.loads(point.with_suffix(".json").read_text())["device"]
     with pytest.raises(ValueError, match=point.name):
-        list(file_archive(archive_of(measured, tmp_path, schema_version=1, device=device), root))
+        file_archive(archive_of(measured, tmp_path, schema_version=1, device=device), root)
     assert not root.exists() or not list(root.rglob("*.csv"))
 
 
@@ -196,7 +259,7 @@ def test_ingest_never_mixes_devices(measured, tmp_path):
     other = PointStore(root, PROFILE, "recorded_decode")
     other.save("0" * 16, [{"a": 1}], {"device": "another card"})
     with pytest.raises(ValueError, match=r"holds points of 'another card'.*Nothing was filed"):
-        list(file_archive(archive_of(measured, tmp_path), root))
+        file_archive(archive_of(measured, tmp_path), root)
     assert other.keys() == ["0" * 16]
 
 
@@ -206,7 +269,7 @@ def test_an_archive_cannot_write_outside(tmp_path):
     with tarfile.open(path, "w:gz") as tar:
         tar.add(tmp_path / "x", arcname="../x")
     with pytest.raises(ValueError, match="no plain file"):
-        list(file_archive(path, tmp_path / "results"))
+        file_archive(path, tmp_path / "results")
 
 
 def test_measuring_needs_no_notebook_tools():
@@ -215,8 +278,8 @@ def test_measuring_needs_no_notebook_tools():
         "import sys\n"
         "for name in ('papermill', 'nbformat', 'numba', 'gguf', 'psutil', 'IPython', 'jsonschema'):\n"
         "    sys.modules[name] = None\n"
-        "from interleave.lab.lent.sections import SECTIONS\n"
-        "import interleave.lab.lent.run, interleave.cli.main\n"
+        "from interleave.lab.gpu_host.sections import SECTIONS\n"
+        "import interleave.lab.gpu_host.run, interleave.cli.main\n"
         "for section in SECTIONS:\n"
         "    section.params('full')\n"
         "    section.experiment()\n"

@@ -1,4 +1,4 @@
-"""What a run on a lent host found, as a table for a terminal. Reads stored points; measures nothing."""
+"""What a run on a borrowed GPU host found, as a table for a terminal. Reads stored points; measures nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from interleave.lab.lent.sections import PROFILE
+from interleave.lab.gpu_host.sections import PROFILE
 from interleave.lab.point_table import Row
 from interleave.lab.results import PointStore
 

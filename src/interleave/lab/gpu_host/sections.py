@@ -1,4 +1,4 @@
-"""What a host lent for minutes measures, in order of value: sections of points, each with its time.
+"""What a GPU host borrowed for minutes measures, in order of value: sections of points, each with its time.
 
 Every section is an experiment for `measure.collect`, so each point is stored as it is measured. Sizes:
 `full` is the `gpu` profile of the experiments, `tiny` a dry run of the same code on a CPU.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from interleave.lab.lent.choices import TINY, Choices
+from interleave.lab.gpu_host.choices import TINY, Choices
 from interleave.lab.measure import Experiment
 
 PROFILE = "gpu"
@@ -44,9 +44,9 @@ def _section(name: str, module: str, seconds: float, **change: Any) -> Section:
 
 
 SECTIONS = (
-    _section("agreement", "lent.agreement", 30),
-    _section("kernels", "lent.kernel_checks", 40),
-    _section("parity", "lent.gate_random", 60),
+    _section("agreement", "gpu_host.agreement", 30),
+    _section("kernels", "gpu_host.kernel_checks", 40),
+    _section("parity", "gpu_host.gate_random", 60),
     _section("layouts", "experiments.kernel_layout", 30),
     _section("decode", "experiments.recorded_decode", 80),
     _section(
@@ -63,7 +63,7 @@ SECTIONS = (
 
 
 def _full(section: Section) -> Any:
-    if section.module.startswith("lent."):
+    if section.module.startswith("gpu_host."):
         return Choices()
     experiment: Any = section.experiment()
     return experiment.Params(**(experiment.PROFILES[PROFILE] | section.change))
@@ -108,7 +108,7 @@ _SMALL: dict[str, dict[str, Any]] = {
 
 
 def _tiny(section: Section) -> Any:
-    if section.module.startswith("lent."):
+    if section.module.startswith("gpu_host."):
         return TINY
     experiment: Any = section.experiment()
     shared = {"model": "dummy:tiny-wide", "dtype": "fp32", "device": "cpu", "scale": 16}
