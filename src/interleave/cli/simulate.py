@@ -12,6 +12,7 @@ from interleave.cli.fit import latency_model
 from interleave.cli.options import ARRIVALS, SIMULATED, check_arrivals, with_options
 from interleave.cli.simulate_fleet import capacity, fleet
 from interleave.cli.simulate_sweep import sweep
+from interleave.cli.simulate_timeline import timeline
 from interleave.cli.simulate_validate import validate
 from interleave.cli.terminal import check_out, publish
 
@@ -26,6 +27,7 @@ def simulate() -> None:
       interleave simulate serve --engine chunked --load 0.85 --num-requests 1000000
       interleave simulate fleet --replicas 4 --routing least_loaded --load 0.85
       interleave simulate sweep --json sweep.json
+      interleave simulate timeline --json timeline.json
       interleave simulate validate --engine chunked --scale 4 --json validation.json
     """
 
@@ -139,5 +141,5 @@ def convert(source: Path, target: Path, limit: int | None) -> None:
     click.echo(f"{target}: {len(trace):,} requests over {trace.rows[-1].due_s:,.1f} s")
 
 
-for _command in (capacity, fleet, sweep, validate):
+for _command in (capacity, fleet, sweep, timeline, validate):
     simulate.add_command(_command)
