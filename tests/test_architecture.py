@@ -32,6 +32,7 @@ TORCH_FREE = [
     SRC / "lab" / "simulator.py",
     SRC / "lab" / "simulate_serve.py",
     SRC / "lab" / "slo_capacity.py",
+    SRC / "lab" / "timeline.py",
     SRC / "lab" / "published.py",
     SRC / "lab" / "validation.py",
     SRC / "lab" / "roofline.py",

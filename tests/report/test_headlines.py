@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from toys.booklet import ROOT
 from toys.peers import document
 
 from interleave.lab.results import PointStore
+from interleave.report.drawings import drawings, stored_timelines, timeline_drawing
 from interleave.report.headlines import arrival_headlines, batch_headlines, headlines
 from interleave.report.marks import Value
 from interleave.report.peer_values import Stored, peer_values
@@ -107,7 +109,11 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
         ("closed_batches", batch_headlines(pd.DataFrame(batches()))),
     ):
         known |= {f"{experiment}.{name}" for name in {**said.settings, **said.measured}}
-    known |= {"arrival_curves", "closed_batches"}
+    known |= {"arrival_curves", "closed_batches", "simulator"}
+    known |= {name for drawing in drawings(ROOT, [], ROOT) for name in drawing.values}
+    (line,) = stored_timelines(ROOT, [], ROOT)
+    measured = timeline_drawing(replace(line, mark="measured-cpu"))
+    known |= measured.values.keys() if measured else set()
     target = {"tpot_target_s": 0.12, "decode_step_s": 0.03, "num_steps": 1200, "rms_error": 0.031}
     checks = {"ours": [[1]], "openvino": [[1]], "vllm": [[2]]}
     for changes in ({"checks": checks}, {"machine": None}, {"target": target}):

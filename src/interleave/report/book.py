@@ -21,6 +21,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from interleave.report.checks import faults
+from interleave.report.drawings import drawings, stage_drawings
 from interleave.report.pages import dress_tables, insert_below_title, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
 from interleave.report.site import check_site
@@ -153,7 +154,10 @@ def build_site(
         named = ", ".join(f"{page.run.notebook} ({page.tier})" for page in pages)
         say(f"staging {len(pages)} executed notebooks: {named}" if pages else "no executed notebook yet")
         stage(root, pages)
-        write_values(build / "values.json", page_values(site.name, pages, runs_root or root))
+        drawn = drawings(root, pages, runs_root or root)
+        staged = stage_drawings(drawn, root / "book" / "pages")
+        values = page_values(site.name, pages, runs_root or root, drawn)
+        write_values(build / "values.json", values | {"drawings": staged})
         (build / "toc.yml").write_text(yaml.safe_dump(staged_toc(toc, pages), sort_keys=False), "utf8")
         say("building, with every warning an error")
         built = run_sphinx(root, build / "toc.yml", build / f"building-{site.name}")

@@ -38,14 +38,25 @@ def headlines(page: Page, root: Path) -> dict[str, Value]:
     root: below which the points of the page's tier are stored. Empty where one of them is missing.
     """
     experiment = page.run.experiment
-    store = PointStore(results_root(page.tier, root), page.tier, experiment)
-    points = [store.load(key) for key in page.origin.get("point_keys", [])]
-    if experiment not in HEADLINES or not points or any(rows is None for rows in points):
+    if experiment not in HEADLINES or (points := page_points(page, root)) is None:
         return {}
-    said = HEADLINES[experiment](pd.DataFrame([row for rows in points for row in rows or []]))
-    source = str(store.folder.relative_to(root))
+    said = HEADLINES[experiment](points)
+    source = str(store_of(page, root).folder.relative_to(root))
     exact = {name: Value(text, None, source) for name, text in said.settings.items()}
     return exact | {name: Value(text, page.mark, source) for name, text in said.measured.items()}
+
+
+def store_of(page: Page, root: Path) -> PointStore:
+    return PointStore(results_root(page.tier, root), page.tier, page.run.experiment)
+
+
+def page_points(page: Page, root: Path) -> pd.DataFrame | None:
+    """The rows of the points that a page was made from; None where one of them is missing."""
+    store = store_of(page, root)
+    points = [store.load(key) for key in page.origin.get("point_keys", [])]
+    if not points or any(rows is None for rows in points):
+        return None
+    return pd.DataFrame([row for rows in points for row in rows or []])
 
 
 def arrival_headlines(rows: pd.DataFrame) -> Headlines:

@@ -17,6 +17,7 @@ from typing import Any
 from interleave.lab.reference import load_published
 from interleave.lab.workload import scaled_block_tokens, workload
 from interleave.model.config_hf import shipped_config
+from interleave.report.drawings import Drawing
 from interleave.report.headlines import headlines
 from interleave.report.marks import Value
 from interleave.report.peer_tables import peer_tables
@@ -92,18 +93,28 @@ def measured_values(pages: Sequence[Page], root: Path) -> dict[str, Value]:
     return values
 
 
-def page_values(site: str, pages: Sequence[Page], root: Path) -> dict[str, Any]:
+def page_values(
+    site: str, pages: Sequence[Page], root: Path, drawn: Sequence[Drawing] = ()
+) -> dict[str, Any]:
     """Everything that prose needs, by kind: values, tables, and which experiments have a page.
 
-    root: below which the points behind the pages are stored.
+    root: below which the points behind the pages are stored. drawn: what readers play with.
     """
     peers = stored_comparison(site, root)
+    values = {name: value for drawing in drawn for name, value in drawing.values.items()}
+    tables = {name: table for drawing in drawn for name, table in drawing.tables.items()}
     return {
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
         "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
-        "values": trace_values() | reported_values() | measured_values(pages, root) | peer_values(peers),
-        "tables": {"status": status_table(pages), "versions": versions_table(pages)} | peer_tables(peers),
+        "values": trace_values()
+        | reported_values()
+        | measured_values(pages, root)
+        | peer_values(peers)
+        | values,
+        "tables": {"status": status_table(pages), "versions": versions_table(pages)}
+        | peer_tables(peers)
+        | tables,
     }
 
 

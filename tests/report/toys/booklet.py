@@ -13,6 +13,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from toys.peers import document, store
 
+from interleave.report.drawings import SIMULATED
 from interleave.report.marks import badge_html
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,6 +74,7 @@ def copy_of_the_book(root: Path) -> Path:
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("pages", "__pycache__"))
+    shutil.copytree(ROOT / SIMULATED, root / SIMULATED)
     toc = yaml.safe_load((root / "_toc.yml").read_text())
     toc["parts"].insert(0, {"caption": "Toys", "chapters": [{"file": f"book/pages/{TOY}"}]})
     (root / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False))

@@ -1,0 +1,60 @@
+"""Sphinx extension: a drawing that readers play with, and the still picture that stays without a script.
+
+``{drawing} name`` puts in the picture with its caption and mark, an empty place, and the data as JSON in the page
+itself (a page opened from a file may fetch nothing). Its scripts in `_static` are loaded on that page only; the
+last one fills the place and hides the picture. Reads what `interleave_values` loaded; knows no results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from interleave_values import VALUES_FILE, badge, nearest
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+SCRIPTS = {
+    "explorer": ("drawing.js", "explorer_chart.js", "explorer.js"),
+    "timeline": ("drawing.js", "timeline_panel.js", "timeline.js"),
+}
+
+
+class Drawing(SphinxDirective):
+    """The drawing called by its argument; an unknown name is an error with the nearest one."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(VALUES_FILE)
+        known = self.config.interleave_values.get("drawings", {})
+        name = self.arguments[0]
+        if name not in known:
+            raise self.error(f"no drawing is called {name!r}{nearest(name, known)}")
+        spec = known[name]
+        place = f'<div class="il-play" id="il-{name}" hidden></div>'
+        data = f'<script type="application/json" id="il-{name}-data">{spec["json"]}</script>'
+        return [nodes.raw("", place + data, format="html"), self.still(name, spec)]
+
+    def still(self, name: str, spec: dict[str, Any]) -> nodes.figure:
+        picture = nodes.image("", uri=f"/book/{spec['picture']}", alt=spec["alt"])
+        self.env.note_dependency(f"book/{spec['picture']}")
+        caption = nodes.caption("", f"{spec['caption']} ", badge(spec["mark"]))
+        still = nodes.figure("", picture, caption, classes=["il-still"], ids=[f"il-{name}-still"])
+        still["il-drawing"] = name
+        return still
+
+
+def add_scripts(app: Sphinx, pagename: str, template: str, context: dict, doctree: Any) -> None:
+    """The scripts of a drawing, on the page that has it."""
+    for figure in doctree.findall(nodes.figure) if doctree else ():
+        if name := figure.get("il-drawing"):
+            for script in SCRIPTS[name]:
+                app.add_js_file(script, loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.setup_extension("interleave_values")
+    app.add_directive("drawing", Drawing)
+    app.connect("html-page-context", add_scripts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

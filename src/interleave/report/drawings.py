@@ -1,0 +1,149 @@
+"""The two pages that a reader plays with: their data, still pictures and numbers, from what is stored.
+
+A measured step trace comes before the simulated timeline. Where a file is missing, so is the drawing, and its
+page says so. Knows no Sphinx: the extension in `book/_ext` puts a drawing into a page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from interleave.lab.sweep import read_sweep
+from interleave.lab.timeline import read_timeline
+from interleave.report import explorer, timeline
+from interleave.report.figures.explorer import explorer_alt, explorer_caption, explorer_figure
+from interleave.report.figures.timeline import timeline_figure
+from interleave.report.headlines import page_points
+from interleave.report.marks import Value, find_mark
+from interleave.report.phrases import duration
+from interleave.report.printed import spoken
+from interleave.report.runs import Page
+
+SIMULATED = Path("data/results/simulated")
+DOTS_PER_INCH = 200
+TIMELINE_ALT = (
+    "Three panels of bars, rows of the engine down, time across. Whole: one wide blue bar, and red hatching in every "
+    "other row beside it. Chunked and mixed: short blue bars, and orange bars go on in every other row."
+)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """data: JSON for the page's script; figure: what stays without one, with its alt text and caption."""
+
+    name: str
+    mark: str
+    data: dict[str, Any]
+    figure: Figure
+    alt: str
+    caption: str
+    values: dict[str, Value] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
+
+
+def drawings(root: Path, pages: Sequence[Page], runs_root: Path) -> list[Drawing]:
+    """Those that this site has results for.
+
+    root: where the committed simulations lie; runs_root: below which the points behind the pages are stored.
+    """
+    found: list[Drawing] = []
+    path = root / SIMULATED / "explorer.json"
+    if path.is_file():
+        found.append(explorer_drawing(read_sweep(path), path.relative_to(root).as_posix()))
+    lines = map(timeline_drawing, stored_timelines(root, pages, runs_root))
+    return found + [drawing for drawing in lines if drawing is not None][:1]
+
+
+def explorer_drawing(grid: dict[str, Any], source: str) -> Drawing:
+    return Drawing(
+        "explorer",
+        grid["mark"],
+        explorer.picture(grid),
+        explorer_figure(grid),
+        explorer_alt(grid),
+        explorer_caption(grid),
+        explorer.explorer_values(grid, source),
+    )
+
+
+def stored_timelines(root: Path, pages: Sequence[Page], runs_root: Path) -> Iterator[timeline.Timeline]:
+    """The step traces of their page where it has all three policies, then the committed simulation."""
+    for page in pages:
+        if page.run.experiment == "step_trace" and (points := page_points(page, runs_root)) is not None:
+            source = f"notebooks/{page.run.notebook}.ipynb"
+            if (found := timeline.measured_timeline(points, page.mark, source)) is not None:
+                yield found
+    path = root / SIMULATED / "timeline.json"
+    if path.is_file():
+        yield timeline.simulated_timeline(read_timeline(path), path.relative_to(root).as_posix())
+
+
+def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
+    """None for a trace in which no prompt keeps anybody waiting."""
+    if (star := timeline.spotlight(line)) is None:
+        return None
+    drawn = timeline.picture(line, star)
+    views = {policy: timeline.seen(line, policy, star) for policy in line.runs}
+    exact = {
+        "prompt": f"{drawn['prompt_tokens']:,} tokens",
+        "requests": str(len(line.prompt_tokens)),
+        "rows": f"{drawn['policies'][0]['rows']} rows",
+        "simulated" if line.mark == "simulated" else "measured": "",  # for conditions only
+    }
+    values = {f"timeline.{name}": Value(text, None, line.source) for name, text in exact.items()}
+    caption, table = timeline_caption(drawn, views), timeline_table(views, line.mark)
+    figure = timeline_figure(drawn)
+    return Drawing("timeline", line.mark, drawn, figure, TIMELINE_ALT, caption, values, {"timeline": table})
+
+
+def timeline_caption(drawn: dict[str, Any], views: dict[str, timeline.Seen]) -> str:
+    whole, chunked = views["whole"], views["chunked"]
+    return (
+        f"A prompt of {drawn['prompt_tokens']:,} tokens {'arrives' if drawn['arrives'] else 'begins'} while "
+        f"{whole.others} answers are being written. In one piece it stops them for up to "
+        f"{duration(whole.worst_gap_s)}; in chunks of at most {chunked.largest:,} tokens nobody waits longer than "
+        f"{duration(chunked.worst_gap_s)}, and the prompt's own first token comes after "
+        f"{duration(chunked.first_token_s)} instead of {duration(whole.first_token_s)}."
+    )
+
+
+def timeline_table(views: dict[str, timeline.Seen], mark: str) -> dict[str, Any]:
+    rows = [
+        [
+            {"text": policy, "mark": mark, "page": None},
+            spoken(view.worst_gap_s * 1e3, 3),
+            spoken(view.first_token_s * 1e3, 3),
+        ]
+        for policy, view in views.items()
+    ]
+    header = ["policy", "longest gap of the others [ms]", "first token of the prompt [ms]"]
+    return {"header": header, "align": ["left", "right", "right"], "rows": rows}
+
+
+def stage_drawings(found: Sequence[Drawing], folder: Path) -> dict[str, Any]:
+    """Write the still pictures into `folder`; returns what the extension needs, by name."""
+    staged = {}
+    for drawing in found:
+        drawing.figure.savefig(folder / f"{drawing.name}.png", dpi=DOTS_PER_INCH)
+        mark = find_mark(drawing.mark)
+        badge = {"name": mark.name, "label": mark.label, "meaning": mark.meaning}
+        staged[drawing.name] = {
+            "mark": mark.name,
+            "alt": drawing.alt,
+            "caption": drawing.caption,
+            "picture": f"{folder.name}/{drawing.name}.png",
+            "json": script_json({"mark": badge, "caption": drawing.caption, **drawing.data}),
+        }
+    return staged
+
+
+def script_json(data: dict[str, Any]) -> str:
+    """Compact JSON that no HTML parser takes for the end of a script or the start of a comment."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
