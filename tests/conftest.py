@@ -29,8 +29,13 @@ def _no_gpu() -> str | None:
 
 
 def _no_browser() -> str | None:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    return None if found else "no Chromium on this machine (Debian: apt-get install chromium)"
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        return "no Chromium on this machine (Debian: apt-get install chromium chromium-driver)"
+    return (
+        None
+        if shutil.which("chromedriver")
+        else "no driver of Chromium (Debian: apt-get install chromium-driver)"
+    )
 
 
 MISSING = {"gpu": _no_gpu, "browser": _no_browser}

@@ -1,65 +1,192 @@
-"""The built book in a real browser, from the file system: no console errors, nothing wider than the screen."""
+"""The built book in a real browser, from the file system: silent, no wider than the screen, accessible, alive."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from toys.booklet import TOY
+from toys.browser import Browser
 
 pytestmark = pytest.mark.browser
 
-PAGES = ["book/index.html", "book/methods.html", "book/status.html", f"book/pages/{TOY}.html"]
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --virtual-time-budget=2000 "
-    "--disable-background-networking --disable-component-update --disable-sync --enable-logging=stderr "
-    "--allow-file-access-from-files=false"
-)
-# What the theme says when all is well.
-CHATTER = ("[PST]: Changed to", "[PST]: Scrolled sidebar", "[togglebutton]: Adding")
-PROBE = """<script>addEventListener("load", () => {
-  document.documentElement.dataset.theme = "%s";
-  const root = document.documentElement, maths = [...document.querySelectorAll("math")];
-  parent.postMessage(JSON.stringify({ wide: root.scrollWidth - root.clientWidth, width: root.clientWidth,
-    maths: maths.length, visible: maths.filter((m) => m.getBoundingClientRect().height > 0).length,
-    ground: getComputedStyle(document.body).backgroundColor }), "*");
-});</script></head>"""
-# A browser's window has a least width; a frame has none.
-FRAME = """<!DOCTYPE html><script>addEventListener("message", (event) => {
-  document.body.append(Object.assign(document.createElement("pre"), { id: "facts", textContent: event.data }));
-});</script><body><iframe src="%s" width="%d" height="900" style="border: 0"></iframe></body>"""
+PAGES = [
+    "index",
+    "timeline",
+    "explorer",
+    f"pages/{TOY}",
+    "peers",
+    "methods",
+    "status",
+    "glossary",
+    "bibliography",
+]
+LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
+WITH_MATHS = {"methods", "glossary", f"pages/{TOY}"}
+AXE = (
+    Path(__file__).parent / "vendor/axe.min.js"
+)  # axe-core 4.14.1 as published, under the licences beside it
+GRAVE = ("serious", "critical")
+MEASURE = """const root = document.documentElement, maths = [...document.querySelectorAll("math")];
+return { wide: root.scrollWidth - root.clientWidth, width: root.clientWidth, maths: maths.length,
+  visible: maths.filter((m) => m.getBoundingClientRect().height > 0).length, theme: root.dataset.theme,
+  ground: getComputedStyle(document.body).backgroundColor,
+  dead: [...document.images].filter((i) => i.complete && !i.naturalWidth && i.checkVisibility()).map((i) => i.src) };"""
+AUDIT = """axe.run(document, { resultTypes: ["violations"] }).then((found) => done(found.violations.map((v) =>
+  ({ impact: v.impact, id: v.id, help: v.help, nodes: v.nodes.map((n) => n.html.slice(0, 200)).slice(0, 3) }))));"""
 
 
-def look(page: Path, width: int, theme: str, profile: Path) -> tuple[dict, list[str]]:
-    """What the browser measured on `page`, and its console messages."""
-    probed, frame = page.with_name(f"probe-{page.name}"), page.with_name(f"frame-{page.name}")
-    probed.write_text(page.read_text().replace("</head>", PROBE % theme, 1))
-    frame.write_text(FRAME % (probed.name, width))
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    command = [browser, *FLAGS.split(), f"--user-data-dir={profile}", "--window-size=1400,1000"]
-    done = subprocess.run(
-        [*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=300, check=True
-    )
-    probed.unlink()
-    frame.unlink()
-    facts = re.search(r'<pre id="facts">(.*?)</pre>', done.stdout)
-    assert facts, done.stdout[-500:]
-    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    return json.loads(facts[1]), [line for line in console if not any(word in line for word in CHATTER)]
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    session = Browser(tmp_path_factory.mktemp("profile"))
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def opened(book: Path, browser: Browser) -> Callable[..., Browser]:
+    """opened(page, width, theme) -> the browser, which had nothing to say about it."""
+
+    def show(page: str, width: int = 1280, theme: str = "light", scripts: bool = True) -> Browser:
+        assert browser.show(book / "_build/html/book" / f"{page}.html", width, theme, scripts) == []
+        return browser
+
+    return show
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_a_page_fits_and_is_silent(opened: Callable[..., Browser], page: str, width: int, theme: str) -> None:
+    facts = opened(page, width, theme).run(MEASURE)
+    assert (facts["width"], facts["theme"], facts["dead"]) == (width, theme, [])
+    assert facts["wide"] <= 0
+    assert facts["visible"] == facts["maths"]
+    assert (facts["maths"] > 0) == (page in WITH_MATHS)
+    dark = max(int(part) for part in re.findall(r"\d+", facts["ground"])[:3]) < 128
+    assert dark == (theme == "dark")
 
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
-def test_a_page_fits_and_is_silent(book: Path, tmp_path: Path, page: str, width: int, theme: str) -> None:
-    facts, console = look(book / "_build/html" / page, width, theme, tmp_path)
-    assert console == []
-    assert facts["width"] == width
-    assert facts["wide"] <= 0
-    assert facts["visible"] == facts["maths"]
-    assert (facts["maths"] > 0) == (page not in ("book/index.html", "book/status.html"))
-    dark = max(int(part) for part in re.findall(r"\d+", facts["ground"])[:3]) < 128
-    assert dark == (theme == "dark")
+def test_no_grave_barrier(opened: Callable[..., Browser], page: str, width: int, theme: str) -> None:
+    """By axe-core: contrast, names, roles, what the keyboard reaches."""
+    session = opened(page, width, theme)
+    session.run(AXE.read_text("utf8"))
+    found = [fault for fault in session.wait(AUDIT) if fault["impact"] in GRAVE]
+    assert found == [], json.dumps(found, indent=1)
+
+
+def test_the_explorer_follows_the_keyboard(opened: Callable[..., Browser]) -> None:
+    session = opened("explorer", 390, "dark")
+    ring = "const r = document.querySelector('.il-ring'); return [r.dataset.x, r.dataset.y].map(Number)"
+    before, numbers = session.run(ring), session.text(".il-numbers")
+    assert "chunked, 512" in session.text(".il-sentence")
+    session.press("#il-budget", "right", "right")
+    after = session.run(ring)
+    assert "chunked, 2048" in session.text(".il-sentence")
+    assert session.text(".il-numbers") != numbers
+    assert after[1] < before[1] - 10  # larger pieces, longer gaps: up
+    session.press("#il-load", "right", "right", "right")
+    assert "It cannot keep up" in session.text(".il-sentence")
+    assert (
+        session.run("return document.getElementById('il-load').getAttribute('aria-valuetext')")
+        == "120% of capacity"
+    )
+    session.press("#il-policy", "whole")
+    assert session.text(".il-sentence").startswith("whole: ")
+    assert session.run("return document.getElementById('il-budget').disabled")
+    session.press("#il-policy", "mixed")
+    session.press("#il-share", "home")
+    assert "0% of requests" in session.text(".il-controls")
+    assert session.log() == []
+
+
+def test_the_explorer_follows_the_mouse(opened: Callable[..., Browser]) -> None:
+    session = opened("explorer")
+    session.click('.il-dot[data-policy="mixed"][data-budget="256"]')
+    assert session.text(".il-sentence").startswith("mixed, 256: ")
+    assert session.run("return document.getElementById('il-policy').value") == "mixed"
+    chart = session.run("return document.querySelector('.il-chart').innerHTML")
+    session.run(
+        "const s = document.getElementById('il-gap'); s.value = 'gap_p90_s'; s.dispatchEvent(new Event('change'))"
+    )
+    assert session.run("return document.querySelector('.il-chart').innerHTML") != chart
+
+
+def test_the_explorer_shows_what_is_stored(opened: Callable[..., Browser], book: Path) -> None:
+    session = opened("explorer")
+    grid = json.loads((book / "data/results/simulated/explorer.json").read_text())
+    rows = [dict(zip(grid["columns"], row, strict=True)) for row in grid["rows"]]
+    (here,) = [
+        row
+        for row in rows
+        if (row["policy"], row["chunk_budget"], row["load"], row["long_share"]) == ("chunked", 512, 0.85, 0.4)
+    ]
+    cells = session.run(
+        "return [...document.querySelectorAll('.il-numbers td:first-of-type')].map((c) => c.textContent)"
+    )
+    assert cells[-1] == f"{here['gap_max_s'] * 1e3:.1f} ms"
+    assert cells[3] == f"{here['ttft_p90_s']:.2f} s"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_timeline_follows_the_keyboard(opened: Callable[..., Browser], width: int) -> None:
+    session = opened("timeline", width, "dark")
+    session.press(".il-panel:nth-child(1) .il-lanes", "up")
+    assert re.match(
+        r"whole, step \d+: request \d+ stands still: [\d.,]+ ms between", session.text(".il-readout")
+    )
+    session.press(".il-panel:nth-child(1) .il-lanes", "left")
+    assert "writes 1 token" in session.text(".il-readout")
+    session.press(".il-panel:nth-child(2) .il-lanes", "right", "down")
+    said = session.text(".il-readout")
+    assert re.match(r"chunked, step \d+: ", said)
+    assert session.run("return document.querySelectorAll('.il-active').length") == 1
+    whole = "return document.querySelector('.il-panel svg').innerHTML"
+    before = session.run(whole)
+    session.press("#il-pan", "right", "right")
+    moved = session.run(whole)
+    assert moved != before
+    session.press("#il-zoom", "right")
+    assert session.run(whole) != moved
+    session.click("#il-shown-chunked")
+    seen = session.run("return [...document.querySelectorAll('.il-panel')].map((p) => p.checkVisibility())")
+    assert seen == [False, True, False]
+    session.click(".il-button")
+    session.click("#il-shown-all")
+    assert session.run(whole) != moved
+    assert session.log() == []
+
+
+def test_the_timeline_follows_the_mouse(opened: Callable[..., Browser]) -> None:
+    session = opened("timeline")
+    box = session.run(
+        "const b = document.querySelector('.il-prompt').getBBox(), s = document.querySelector('.il-lanes');"
+        "return [b.x + b.width / 2 - s.clientWidth / 2, b.y + b.height / 2 - s.clientHeight / 2].map(Math.round)"
+    )
+    session.pointer(".il-lanes", [(box[0] - 40, box[1]), tuple(box)])
+    assert re.match(
+        r"whole, step \d+: request \d+ reads prompt tokens 1 to 4,096 of 4,096", session.text(".il-readout")
+    )
+    before = session.text(".il-controls output")
+    session.pointer(".il-lanes", [(0, 0), (-60, 0), (-120, 0)], drag=True)
+    assert session.text(".il-controls output") != before
+    assert session.log() == []
+
+
+@pytest.mark.parametrize("page", ["timeline", "explorer"])
+def test_without_scripts_the_still_picture_stays(opened: Callable[..., Browser], page: str) -> None:
+    session = opened(page, 390, "dark", scripts=False)
+    document = session.devtools("DOM.getDocument", depth=0)["root"]["nodeId"]
+
+    def shown(selector: str) -> bool:
+        node = session.devtools("DOM.querySelector", nodeId=document, selector=selector)["nodeId"]
+        styles = session.devtools("DOM.describeNode", nodeId=node)["node"]["attributes"]
+        return "hidden" not in styles
+
+    assert shown(f"#il-{page}-still")
+    assert not shown(f"#il-{page}")
+    session.devtools("Emulation.setScriptExecutionDisabled", value=False)
