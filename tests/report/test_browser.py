@@ -164,7 +164,7 @@ def test_the_timeline_follows_the_keyboard(opened: Callable[..., Browser], width
 def test_the_timeline_follows_the_mouse(opened: Callable[..., Browser]) -> None:
     session = opened("timeline")
     box = session.run(
-        "const b = document.querySelector('.il-prompt').getBBox(), s = document.querySelector('.il-lanes');"
+        "const b = document.querySelector('.il-lanes .il-prompt').getBBox(), s = document.querySelector('.il-lanes');"
         "return [b.x + b.width / 2 - s.clientWidth / 2, b.y + b.height / 2 - s.clientHeight / 2].map(Math.round)"
     )
     session.pointer(".il-lanes", [(box[0] - 40, box[1]), tuple(box)])
