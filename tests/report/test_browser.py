@@ -8,24 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from toys.booklet import TOY
+import yaml
+from toys.booklet import ROOT, TOY
 from toys.browser import Browser
+
+from interleave.report.book import documents
 
 pytestmark = pytest.mark.browser
 
-PAGES = [
-    "index",
-    "timeline",
-    "explorer",
-    f"pages/{TOY}",
-    "peers",
-    "methods",
-    "status",
-    "glossary",
-    "bibliography",
-]
+PROSE = [name for name in documents(yaml.safe_load((ROOT / "_toc.yml").read_text())) if "/pages/" not in name]
+PAGES = [*(name.removeprefix("book/") for name in PROSE), f"pages/{TOY}"]
 LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
-WITH_MATHS = {"methods", "glossary", f"pages/{TOY}"}
+WITH_MATHS = {"ladder", "methods", "glossary", f"pages/{TOY}"}
 AXE = (
     Path(__file__).parent / "vendor/axe.min.js"
 )  # axe-core 4.14.1 as published, under the licences beside it
