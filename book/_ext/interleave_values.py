@@ -6,7 +6,8 @@ Reads one generated file (`_build/values.json`, written by `interleave.report.bo
 - ``{mark}`measured-cpu` `` a mark alone;
 - ``::::{measured} name ...`` to ``::::`` its content, where this build has all of these (experiments, values);
 - ``::::{unmeasured} name ...`` to ``::::`` its content, where it lacks at least one of them;
-- ``{results-table} name`` a generated table.
+- ``{results-table} name`` a generated table;
+- a link to ``pages/<notebook>.ipynb`` is its text alone where this build has no such page.
 
 So no number is typed into prose, and no sentence about a result appears without the result.
 """
@@ -31,6 +32,7 @@ VALUES_FILE = "_build/values.json"
 BLOCK = re.compile(
     r"^::::\{(?P<kind>measured|unmeasured)\} (?P<names>.*)\n(?P<body>(?:.*\n)*?)::::$", re.MULTILINE
 )
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\(pages/(?P<notebook>\w+)\.ipynb(?:#[^)]*)?\)")
 
 
 def load(app: Sphinx, config: Config) -> None:
@@ -45,7 +47,8 @@ def load(app: Sphinx, config: Config) -> None:
 def select(app: Sphinx, docname: str, source: list[str]) -> None:
     """Keep or blank out the conditional blocks of a page, before it is parsed, so that they may hold headings.
 
-    Lines are blanked, not removed: warnings name the right ones.
+    Lines are blanked, not removed: warnings name the right ones. A link to the page of a listed experiment that
+    this build lacks becomes its text.
     """
     app.env.note_dependency(VALUES_FILE)
     values = app.config.interleave_values
@@ -56,7 +59,10 @@ def select(app: Sphinx, docname: str, source: list[str]) -> None:
         keep = wanted if block["kind"] == "measured" else not wanted
         return f"\n{block['body']}" if keep else "\n" * block[0].count("\n")
 
-    source[0] = BLOCK.sub(chosen, source[0])
+    def linked(link: re.Match[str]) -> str:
+        return link["text"] if link["notebook"] in values.get("unstaged", ()) else link[0]
+
+    source[0] = LINK.sub(linked, BLOCK.sub(chosen, source[0]))
 
 
 def nearest(name: str, known: dict[str, Any]) -> str:

@@ -61,6 +61,13 @@ def test_a_page_that_is_out_of_date_shows_a_badge(
     assert badge_faults(tmp_path, find_pages(book, BOOK)) == ([] if shown else [fault])
 
 
+def test_a_link_to_a_page_that_is_not_there_is_its_text(book: Path) -> None:
+    ladder = (book / "_build/html/book/ladder.html").read_text()
+    staged = (book / "book/pages/11_parity.ipynb").exists()
+    assert ("11_parity.html" in ladder) == staged
+    assert ("(parity)" in ladder) != staged
+
+
 def test_nothing_of_a_virtual_environment_is_rendered(book: Path) -> None:
     assert not [name for name in snapshot(book / "_build/html") if "somebody" in name or "demo" in name]
 

@@ -8,23 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from toys.booklet import TOY
+import yaml
+from toys.booklet import ROOT, TOY
 from toys.browser import Browser
+
+from interleave.report.book import documents
 
 pytestmark = pytest.mark.browser
 
-PAGES = [
-    "index",
-    "ladder",
-    "timeline",
-    "explorer",
-    f"pages/{TOY}",
-    "peers",
-    "methods",
-    "status",
-    "glossary",
-    "bibliography",
-]
+PROSE = [name for name in documents(yaml.safe_load((ROOT / "_toc.yml").read_text())) if "/pages/" not in name]
+PAGES = [*(name.removeprefix("book/") for name in PROSE), f"pages/{TOY}"]
 LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 WITH_MATHS = {"ladder", "methods", "glossary", f"pages/{TOY}"}
 AXE = (
@@ -169,7 +162,7 @@ def test_the_timeline_follows_the_keyboard(opened: Callable[..., Browser], width
 def test_the_timeline_follows_the_mouse(opened: Callable[..., Browser]) -> None:
     session = opened("timeline")
     box = session.run(
-        "const b = document.querySelector('.il-prompt').getBBox(), s = document.querySelector('.il-lanes');"
+        "const b = document.querySelector('.il-lanes .il-prompt').getBBox(), s = document.querySelector('.il-lanes');"
         "return [b.x + b.width / 2 - s.clientWidth / 2, b.y + b.height / 2 - s.clientHeight / 2].map(Math.round)"
     )
     session.pointer(".il-lanes", [(box[0] - 40, box[1]), tuple(box)])

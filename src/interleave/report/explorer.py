@@ -11,7 +11,7 @@ from interleave.report.marks import Value
 from interleave.report.phrases import compared, duration
 from interleave.report.printed import spoken
 
-START = {"policy": "chunked", "chunk_budget": 512, "long_share": 0.4, "load": 0.85}
+START: dict[str, Any] = {"policy": "chunked", "chunk_budget": 512, "long_share": 0.4, "load": 0.85}
 """What is shown at first, or the nearest that the grid has. At this share the mixture is the published draw."""
 
 

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -65,8 +66,11 @@ class Browser:
         """One command of the protocol; what it answers."""
         data = None if method != "POST" else json.dumps(body or {}).encode()
         request = Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
-        with urlopen(request, timeout=120) as answer:
-            return json.load(answer)["value"]
+        try:
+            with urlopen(request, timeout=120) as answer:
+                return json.load(answer)["value"]
+        except HTTPError as error:
+            raise AssertionError(json.load(error)["value"]["message"]) from None
 
     def close(self) -> None:
         self.ask("", method="DELETE")
@@ -111,6 +115,8 @@ class Browser:
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
 
     def click(self, selector: str) -> None:
+        """With the mouse, from the middle of the screen: the theme's header covers its top."""
+        self.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })", selector)
         self.ask(f"/element/{self.element(selector)}/click")
 
     def press(self, selector: str, *keys: str) -> None:
