@@ -71,7 +71,7 @@ def test_forms_and_other_names(written):
         ("{", r"w\.json:1: not JSON"),
         ([], "must be an object of workloads by name, not a list"),
         ({"b": BATCH}, "unknown workload 'a'"),
-        ({"a": []}, "workload 'a': must be a list of requests"),
+        ({"a": []}, "workload 'a': holds no request"),
         ({"a": 3}, "workload 'a': must be a list of requests"),
         ({"a": [{"prompt": [1]}]}, "row 1: must have exactly prompt and max_tokens"),
         ({"a": [*BATCH, {"prompt": [], "max_tokens": 1}]}, "row 3: prompt must be a list of at least one"),
