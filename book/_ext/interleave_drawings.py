@@ -57,4 +57,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("interleave_values")
     app.add_directive("drawing", Drawing)
     app.connect("html-page-context", add_scripts)
+    app.add_js_file("access.js", loading_method="defer")  # on every page
     return {"parallel_read_safe": True, "parallel_write_safe": True}

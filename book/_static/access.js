@@ -25,7 +25,15 @@
     }
   }
 
+  /* The members of a list are its items; docutils gives references a role that a list does not know. */
+  function list() {
+    for (const entry of document.querySelectorAll(".citation-list > .citation")) {
+      entry.setAttribute("role", "listitem");
+    }
+  }
+
   name();
+  list();
   window.addEventListener("load", reach);
   window.addEventListener("resize", reach);
 })();
