@@ -81,6 +81,8 @@ def test_the_preview_takes_quick_runs_only_and_says_so(book: Path) -> None:
     front = (book / "_build/preview/book/index.html").read_text()
     assert "Preview: measured on this machine" in front
     assert TOY not in front
+    ladder = (book / "_build/preview/book/ladder.html").read_text()
+    assert "05_closed_batches" not in ladder  # a link to a page that this build lacks is text
     assert "This page awaits a run" in (book / "_build/preview/book/peers.html").read_text()
     assert snapshot(book / "_build/html") == before
 

@@ -21,6 +21,7 @@ from interleave.report.peer_values import Stored, peer_values
 from interleave.report.runs import Page, Run
 from interleave.report.values import reported_values, trace_values
 
+LADDER = ("static", "continuous", "paged", "whole", "chunked", "mixed", "recorded")
 ENGINES = {"paged": 4.0, "whole": 2.0, "chunked": 1.0, "mixed": 1.0}
 
 
@@ -106,7 +107,7 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     known = {*trace_values(), *reported_values()}
     for experiment, said in (
         ("arrival_curves", arrival_headlines(pd.DataFrame(arrivals()))),
-        ("closed_batches", batch_headlines(pd.DataFrame(batches()))),
+        ("closed_batches", batch_headlines(pd.DataFrame(batches(dict.fromkeys(LADDER, 1.0))))),
     ):
         known |= {f"{experiment}.{name}" for name in {**said.settings, **said.measured}}
     known |= {"arrival_curves", "closed_batches"}

@@ -1,4 +1,4 @@
-"""A committed checkout of its own, whose only experiment is the counting toy, for tests of whole commands."""
+"""A committed checkout of its own, whose only notebook is that of the counting toy, for tests of whole commands."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ NUMBERS = "run.glue('area', int(points.area.max()), unit='blocks')\nrun.closing(
 
 
 def make_clone(root: Path, notebook: Path) -> Path:
-    """The sources at `root`, `notebook` (of DRAW and NUMBERS, named NAME) for their only run; returns `root`."""
+    """The sources at `root`, `notebook` (of DRAW and NUMBERS, named NAME) their only one; returns `root`."""
     for folder in ("src", "kernels", "book", "data"):
         leave = shutil.ignore_patterns("__pycache__", "pages", "executed", "results")
         shutil.copytree(ROOT / folder, root / folder, ignore=leave)
     for name in ("_config.yml", ".gitignore"):
         shutil.copy(ROOT / name, root / name)
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    method = [part for part in toc["parts"] if "pages" not in part["chapters"][0]["file"]]
-    toc["parts"] = [{"caption": "Toys", "chapters": [{"file": f"book/pages/{NAME}"}]}, *method]
+    toc["parts"].insert(0, {"caption": "Toys", "chapters": [{"file": f"book/pages/{NAME}"}]})
     (root / "_toc.yml").write_text(yaml.safe_dump(toc))
-    entry = {"notebook": NAME, "experiment": "counting", "title": "Counting", "headline": True}
-    (root / "book/runs.yml").write_text(yaml.safe_dump([entry]))
+    runs = [{**run, "headline": False} for run in yaml.safe_load((root / "book/runs.yml").read_text())]
+    runs.append({"notebook": NAME, "experiment": "counting", "title": "Counting", "headline": True})
+    (root / "book/runs.yml").write_text(yaml.safe_dump(runs))
     shutil.copy(Path(counting.__file__), root / "src/interleave/lab/experiments/counting.py")
     (root / "notebooks").mkdir()
     shutil.copy(notebook, root / "notebooks")

@@ -21,7 +21,7 @@ LOAD_LOOKS = (
     Look("#000000", "x", "-."),
 )
 
-WAY_LOOKS = {"apart": Look("#999999", "P", (0, (3, 1, 1, 1)))}
+WAY_LOOKS = {"apart": Look("#999999", "P", "-.")}
 
 
 def cost_figure(points: pd.DataFrame) -> Figure:
