@@ -68,11 +68,8 @@ def test_numbers_that_a_run_lacks_are_open() -> None:
     assert evidence.marked("chunk_budget", "1.5") == Value("1.5", "measured-gpu", "chunk_budget")
 
 
-def test_a_page_is_rendered_again_when_other_chapters_have_new_results(
-    measured: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INTERLEAVE_OUT", str(measured))
+def test_a_page_is_rendered_again_when_other_chapters_have_new_results(measured: Path) -> None:
     seen: dict[str, Any] = keys_of(stored_results(list(chapters()), "quick", measured))
-    assert freshness.new_evidence({"evidence": seen}, "quick") is False
-    assert freshness.new_evidence({"evidence": seen | {"parity": ["0" * 16]}}, "quick") is True
-    assert freshness.new_evidence({}, "quick") is False
+    assert freshness.new_evidence({"evidence": seen}, "quick", measured) is False
+    assert freshness.new_evidence({"evidence": seen | {"parity": ["0" * 16]}}, "quick", measured) is True
+    assert freshness.new_evidence({}, "quick", measured) is False
