@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.ranges import RATE, REQUESTS, ROWS, SEED, TOKENS
 from interleave.cli.terminal import check_out
 
 
@@ -18,12 +19,12 @@ from interleave.cli.terminal import check_out
 @click.option(
     "--policy", "policies", multiple=True, help="Engine; repeatable.  [default: whole chunked mixed]"
 )
-@click.option("--num-requests", type=int, default=16, show_default=True, help="The first so many.")
-@click.option("--rate", type=float, default=2.0, show_default=True, help="Poisson arrivals, requests/s.")
-@click.option("--max-rows", type=int, default=8, show_default=True, help="Most requests served at once.")
-@click.option("--chunk-budget", type=int, default=512, show_default=True, help="Prompt tokens a step.")
+@click.option("--num-requests", type=REQUESTS, default=16, show_default=True, help="The first so many.")
+@click.option("--rate", type=RATE, default=2.0, show_default=True, help="Poisson arrivals, requests/s.")
+@click.option("--max-rows", type=ROWS, default=8, show_default=True, help="Most requests served at once.")
+@click.option("--chunk-budget", type=TOKENS, default=512, show_default=True, help="Prompt tokens a step.")
 @click.option("--scale", type=int, default=1, show_default=True, help="Divides lengths and blocks.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draw and of the arrivals.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draw and of the arrivals.")
 def timeline(
     json_path: str,
     latency: str,
