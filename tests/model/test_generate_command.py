@@ -54,7 +54,7 @@ def test_engines_agree_and_a_seed_repeats(folder: str) -> None:
         (("--device", "tpu"), "device 'tpu' is not available"),
         (("--temperature", "-1"), "temperature must be"),
         (("--temperature", "nan"), "temperature must be"),
-        (("--top-p", "1.5"), "top_p must lie in (0, 1]"),
+        (("--top-p", "1.5"), "--top-p must lie in (0, 1]"),
         (("--max-new-tokens", "0"), "--max-new-tokens"),
         (("--seed", "-1"), "--seed"),
         (("--prompt", ""), "the prompt must be text of at least one character"),
@@ -75,7 +75,7 @@ def test_a_prompt_must_have_tokens_and_fit(folder: str) -> None:
     assert "the prompt must be text of at least one character" in empty.stderr
     long = generate("--prompt", "x" * 600, "--model", folder)
     assert (long.exit_code, long.stdout) == (2, "")
-    assert "prompt 600 + max_new_tokens 64 = 664 tokens, the limit is 512" in long.stderr
+    assert "prompt 600 + --max-new-tokens 64 = 664 tokens, the limit is 512" in long.stderr
 
 
 @pytest.mark.weights
