@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from interleave.lab.deployment import TRANSFER_GBPS, Deployment, deployment
+from interleave.lab.deployment import Deployment, deployment
 from interleave.lab.fleet import Fleet, FleetRun
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
@@ -22,9 +22,14 @@ from interleave.lab.reference import load_published
 from interleave.lab.simulate_serve import draw_rows, machines, peak_bytes, saturated, served_rate
 from interleave.lab.simulator import Served
 from interleave.lab.slo_capacity import slo_capacity
-from interleave.lab.ways_to_serve import agents_and_others, requests, saturated_rate, way_to_serve
+from interleave.lab.ways_to_serve import (
+    agents_and_others,
+    saturated_with_agents,
+    split,
+    way_to_serve,
+    with_agents,
+)
 
-BEST = "least_loaded"
 FIRST_TOKEN = "ttft_p90_s"
 
 
@@ -64,7 +69,7 @@ def _fleet(config: Mapping[str, Any], model: LatencyModel) -> Row:
 
 def _apart(config: Mapping[str, Any], model: LatencyModel) -> Row:
     number, prefill, rows, gbps = (config[name] for name in ("machines", "prefill_machines", "rows", "gbps"))
-    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
+    tried = split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
     row = _served(config, tried, number * config["load"] * _capacity(config["seed"]), model)
     return {
         "machines": number,
@@ -80,17 +85,8 @@ def _apart(config: Mapping[str, Any], model: LatencyModel) -> Row:
 @cache
 def _saturated(number: int, prefill: int, rows: int, gbps: float, seed: int) -> float:
     """The same at every load."""
-    tried = _split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
+    tried = split(Served(engine="chunked", max_rows=rows), number, prefill, gbps)
     return saturated(tried, published_model(), seed)["served_rate"]
-
-
-def _split(served: Served, number: int, prefill: int, gbps: float = TRANSFER_GBPS) -> Deployment:
-    """`number` machines, of which so many compute prompts only; 0 is chunking on all of them."""
-    if prefill == 0:
-        return deployment(served, replicas=number, routing=BEST)
-    return deployment(
-        served, prefill_machines=prefill, decode_machines=number - prefill, routing=BEST, transfer_gbps=gbps
-    )
 
 
 def _budget(config: Mapping[str, Any], model: LatencyModel) -> Row:
@@ -103,7 +99,7 @@ def _within(config: Mapping[str, Any], model: LatencyModel) -> Row:
     served, number = Served(engine=config["engine"]), config["replicas"]
     limits = Limits(config["ttft_limit_s"], None, config["gap_limit_s"])
     found = slo_capacity(
-        _split(served, number, config["prefill_machines"]),
+        split(served, number, config["prefill_machines"]),
         model,
         limits,
         config["share"],
@@ -147,16 +143,17 @@ def _latencies(run: FleetRun) -> Row:
 def _way(config: Mapping[str, Any], model: LatencyModel) -> Row:
     way, number = config["way"], config["machines"]
     rate = number * config["load"] * _capacity(config["seed"])
-    row = _served(config, way_to_serve(way, number), rate, model)
-    saturated = saturated_rate(way, number, model, config["seed"])
-    return {"way": way, "machines": number, "load": config["load"], "saturated_rate": saturated, **row}
+    tried = way_to_serve(way, number)
+    most = saturated(tried, model, config["seed"])["served_rate"]
+    row = _served(config, tried, rate, model)
+    return {"way": way, "machines": number, "load": config["load"], "saturated_rate": most, **row}
 
 
 def _agent(config: Mapping[str, Any], model: LatencyModel) -> Row:
     way, number, tokens, share = (config[name] for name in ("way", "machines", "agent_tokens", "agent_share"))
     rate = config["load"] * _agent_capacity(number, config["seed"], share, tokens)
     count = config["num_requests"] * number
-    rows = requests(count, rate, config["seed"], share, tokens)
+    rows = with_agents(draw_rows(count, rate, config["seed"]), share, tokens, config["seed"])
     run = way_to_serve(way, number).run(rows, count, model)
     facts = {"way": way, "machines": number, "load": config["load"], "agent_tokens": tokens, "rate": rate}
     return {**facts, "served_rate": served_rate(run.table), **agents_and_others(run, tokens)}
@@ -165,7 +162,7 @@ def _agent(config: Mapping[str, Any], model: LatencyModel) -> Row:
 @cache
 def _agent_capacity(number: int, seed: int, share: float, tokens: int) -> float:
     """Requests/s of chunking on all machines with everybody, agents included, waiting."""
-    return saturated_rate("chunked", number, published_model(), seed, share, tokens)
+    return saturated_with_agents("chunked", number, published_model(), seed, share, tokens)
 
 
 MEASURES = {

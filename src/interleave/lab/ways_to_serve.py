@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from interleave.lab.deployment import Deployment, deployment
+from interleave.lab.deployment import TRANSFER_GBPS, Deployment, deployment
 from interleave.lab.fleet import FleetRun
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.point_table import Row
@@ -27,14 +27,21 @@ ROUTING = "least_loaded"
 def way_to_serve(name: str, num_machines: int) -> Deployment:
     """So many machines that serve one way of WAYS; apart, half of them compute prompts only."""
     if name == APART:
-        half = num_machines // 2
-        return deployment(
-            Served(engine="chunked"),
-            prefill_machines=half,
-            decode_machines=num_machines - half,
-            routing=ROUTING,
-        )
-    return deployment(Served(engine=name), replicas=num_machines, routing=ROUTING)
+        return split(Served(engine="chunked"), num_machines, num_machines // 2)
+    return split(Served(engine=name), num_machines, 0)
+
+
+def split(served: Served, number: int, prefill: int, gbps: float = TRANSFER_GBPS) -> Deployment:
+    """`number` machines, of which so many compute prompts only; 0 is serving alike on all of them."""
+    if prefill == 0:
+        return deployment(served, replicas=number, routing=ROUTING)
+    return deployment(
+        served,
+        prefill_machines=prefill,
+        decode_machines=number - prefill,
+        routing=ROUTING,
+        transfer_gbps=gbps,
+    )
 
 
 def with_agents(rows: Iterable[TraceRow], share: float, prompt_tokens: int, seed: int) -> Iterator[TraceRow]:
@@ -44,19 +51,11 @@ def with_agents(rows: Iterable[TraceRow], share: float, prompt_tokens: int, seed
         yield row._replace(prompt_tokens=prompt_tokens) if rng.random() < share else row
 
 
-def requests(
-    num_requests: int, rate: float, seed: int, share: float, agent_tokens: int
-) -> Iterator[TraceRow]:
-    """The published recipe, with agents where share is not 0."""
-    rows = draw_rows(num_requests, rate, seed)
-    return with_agents(rows, share, agent_tokens, seed) if share else rows
-
-
-def saturated_rate(
-    name: str, num_machines: int, model: LatencyModel, seed: int, share: float = 0.0, agent_tokens: int = 0
+def saturated_with_agents(
+    name: str, num_machines: int, model: LatencyModel, seed: int, share: float, agent_tokens: int
 ) -> float:
-    """Requests/s with everybody waiting; the same requests for each way."""
-    rows = requests(SATURATED_REQUESTS, SATURATED_RATE, seed, share, agent_tokens)
+    """Requests/s with everybody, agents included, waiting; the same requests for each way."""
+    rows = with_agents(draw_rows(SATURATED_REQUESTS, SATURATED_RATE, seed), share, agent_tokens, seed)
     return served_rate(way_to_serve(name, num_machines).run(rows, SATURATED_REQUESTS, model).table)
 
 
