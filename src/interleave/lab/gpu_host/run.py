@@ -26,7 +26,7 @@ from interleave.lab.provenance import git_state, package_versions, utc_now
 from interleave.lab.results import PointStore
 
 SCHEMA_VERSION = 1
-MANIFEST, ARCHIVE, SUMMARY = "manifest.json", "gpu_host.tar.gz", "summary.txt"
+MANIFEST, ARCHIVE, SUMMARY = "manifest.json", "gpu-run.tar.gz", "summary.txt"
 MAX_ARCHIVE_BYTES = 16 * 2**20
 FINISH_S = 10.0
 """Kept back for the archive and the summary."""
