@@ -81,8 +81,7 @@ Serve = Callable[[Trace], RunLog]
 
 def engine_server(plan: Plan, model: Any) -> Serve:
     """Serves traces on a fresh engine each, after one warm-up of the first rows."""
-    from interleave.engine.loop import serve
-    from interleave.lab.serving import model_corpus, serve_checked, trace_engine
+    from interleave.lab.serving import model_corpus, serve_checked, serve_discarded, trace_engine
     from interleave.lab.workload import requests_from_trace
 
     corpus = model_corpus(model)
@@ -97,9 +96,9 @@ def engine_server(plan: Plan, model: Any) -> Serve:
             chunk_budget=served.chunk_budget,
             block_tokens=served.block_tokens,
         )
-        few = Trace(tuple(row._replace(due_s=0.0) for row in trace.rows[:4]))
-        serve(engine, requests_from_trace(few, corpus))
-        return serve_checked(engine, requests_from_trace(trace, corpus))
+        requests = requests_from_trace(trace, corpus)
+        serve_discarded(engine, requests)
+        return serve_checked(engine, requests)
 
     return run
 
