@@ -216,6 +216,22 @@ def test_sigterm_ends_a_process_that_swallowed_it_once() -> None:
     assert (done.stdout, done.returncode) == ("swallowed\n", 143)
 
 
+def test_sigterm_ends_a_process_whose_sleep_it_did_not_interrupt() -> None:
+    """As one that arrives just before the sleep: here another thread receives it."""
+    code = (
+        "import signal, threading, time\n"
+        "from interleave.cli.terminal import unwind_on_sigterm\n"
+        "unwind_on_sigterm()\n"
+        "def receive():\n"
+        "    time.sleep(0.5)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "threading.Thread(target=receive).start()\n"
+        "time.sleep(300)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, check=False, timeout=50)
+    assert done.returncode == 143
+
+
 def test_an_unknown_config_is_refused_before_anything_is_measured() -> None:
     done = CliRunner().invoke(main, ["machine", "--config", "smollm"])
     assert done.exit_code == 2

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,24 @@ def unwind_on_sigterm(again_s: float = 20.0) -> None:
 
     signal.signal(signal.SIGTERM, ask)
     signal.signal(signal.SIGALRM, ask)
+    _wake_sleeps()
+
+
+def _wake_sleeps(after_s: float = 0.2) -> None:
+    """End the main thread's sleep soon after a signal: one that arrives just before a sleep begins is noted by
+    Python, but the sleep, which may last minutes at a low rate, runs to its end before the handler does."""
+    main, (noted, note) = threading.get_ident(), os.pipe()
+    os.set_blocking(note, False)
+    signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+    signal.signal(signal.SIGURG, lambda *_: None)  # Linux would not interrupt a sleep for an ignored signal
+
+    def wake() -> None:
+        while (number := os.read(noted, 1)) != b"":
+            if number[0] != signal.SIGURG:
+                time.sleep(after_s)
+                signal.pthread_kill(main, signal.SIGURG)
+
+    threading.Thread(target=wake, name="wake after a signal", daemon=True).start()
 
 
 def progress(line: str) -> None:
