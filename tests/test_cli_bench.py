@@ -138,6 +138,21 @@ def test_a_failed_run_exits_1_and_keeps_its_document(monkeypatch, tmp_path):
     assert (document["status"], document["summary"]["served_rate"]) == ("failed", None)
 
 
+def test_a_disk_that_fills_up_meanwhile_is_named_and_the_summary_still_printed(monkeypatch, tmp_path):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    out = tmp_path / "out.json"
+    out.write_text('{"an": "older document"}')
+    done = bench("closed", "--engine", "cached", *SMALL, "--json", out)
+    assert done.exit_code != 0
+    assert done.stderr.splitlines()[-1] == f"interleave: cannot write {out}: No space left on device"
+    assert "8 completed of 8" in done.stdout
+    assert out.read_text() == '{"an": "older document"}'
+    assert list(tmp_path.iterdir()) == [out]
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_ended_process_keeps_what_was_measured(tmp_path, sent, code):
     out = tmp_path / "out.json"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tiny_engines import (
     CHUNKING,
@@ -148,15 +150,17 @@ def after_first_token(subject: Engine) -> list[tuple[Tensor, Tensor]]:
     ("name", "settings"),
     [
         *[(name, {"chunk_budget": budget}) for name in CHUNKING for budget in (300, 64, 4096)],
+        *[(name, {"chunk_budget": 300, "allocation": "progressive"}) for name in CHUNKING],
         ("chunked", {"chunk_budget": 512, "max_chunk": 77}),
         ("mixed", {"token_budget": 101}),
         ("whole", {}),
         ("paged", {}),
+        ("paged", {"allocation": "progressive"}),
         ("continuous", {}),
         ("static", {}),
     ],
 )
-def test_the_cache_equals_one_shot(name: str, settings: dict[str, int], backend: str) -> None:
+def test_the_cache_equals_one_shot(name: str, settings: dict[str, Any], backend: str) -> None:
     """L = 1000 with chunks that end on block edges (64), off them (300), and all at once."""
     one = request("one", 1000, 2)
     kept: list[tuple[Tensor, Tensor]] = []

@@ -135,9 +135,13 @@ def test_a_context_outgrows_the_recorded_maximum(backend: str, capsys: pytest.Ca
         engine("chunked", recorded_tokens=30)
 
 
-def test_padding_writes_nowhere_that_a_row_reads() -> None:
-    """Every block but the rows' own and the spare one stays NaN, and the rows' never become it."""
-    subject = engine("recorded", max_rows=5, block_tokens=16, num_blocks=12)
+@BACKENDS
+def test_padding_writes_nowhere_that_a_row_reads(backend: str) -> None:
+    """Every block but the rows' own and the spare one stays NaN, and the rows' never become it; also where the
+    bucket of four is recorded again halfway, with a padded row in it."""
+    subject = engine(
+        "recorded", max_rows=5, block_tokens=16, num_blocks=12, backend=backend, recorded_tokens=8
+    )
     cache = recorded_of(subject).cache
     assert cache.num_blocks == subject.scheduler.pool.num_blocks + 1
     cache.poison(list(range(cache.num_blocks)))
@@ -145,9 +149,13 @@ def test_padding_writes_nowhere_that_a_row_reads() -> None:
     for one in requests:
         subject.submit(one)
     owned: set[int] = set()
+    found: dict[str, list[int]] = {one.request_id: [] for one in requests}
     while subject.has_work:
-        subject.step()
+        for request_id, token in subject.step().tokens:
+            found[request_id].append(token)
         owned |= {block for row in subject.scheduler.rows for block in row.blocks}
+    assert found == expected(requests)
+    assert recorded_of(subject).re_recorded > 0
     touched = {block for block in range(cache.num_blocks) if not _blank(cache.k, block, 16)}
     assert touched == owned | {cache.num_blocks - 1}
     spare = cache.k[:, :, -16:]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import yaml
 from experiment_choices import CHOICES, configs, experiment
+from pydantic import ValidationError
 
 from interleave.lab.paths import repo_root
 
@@ -39,3 +41,20 @@ def test_profiles_are_valid_and_estimated(name: str, profile: str) -> None:
     seconds, points = module.estimate_s(params), module.points(params)
     assert len(seconds) == len(points) == len({point.label for point in points})
     assert min(seconds) > 0
+
+
+RATES = [
+    (name, parameter)
+    for name in CHOICES
+    for parameter in experiment(name).Params.model_fields
+    if parameter.endswith(("loads", "rates"))
+]
+
+
+@pytest.mark.parametrize("values", [(), (math.nan,), (math.inf,), (0.0,), (-1.0,), (0.5, math.nan)])
+@pytest.mark.parametrize(("name", "parameter"), RATES)
+def test_rates_that_cannot_be_are_refused_by_name(
+    name: str, parameter: str, values: tuple[float, ...]
+) -> None:
+    with pytest.raises(ValidationError, match=parameter):
+        experiment(name).Params(**{parameter: values})

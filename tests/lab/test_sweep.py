@@ -13,9 +13,11 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from test_results import full_disk
 
 from interleave.cli.main import main
 from interleave.lab import sweep as sweeps
+from interleave.lab.files import StorageError
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.paths import data_dir
@@ -189,12 +191,30 @@ def test_broken_rows_are_named_and_left_alone(tmp_path: Path, rows: str) -> None
     assert path.read_text() == broken
 
 
-def test_a_file_that_is_no_sweep_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ['{"schema_version": 1}', '{"schema_version": 2, "rows": []}', "[1]", '{"schema_', ""]
+)
+def test_a_file_that_is_no_sweep_is_refused(tmp_path: Path, text: str) -> None:
+    """Of another kind, of a version to come, or half-written."""
     path = tmp_path / "other.json"
-    path.write_text('{"schema_version": 1}')
+    path.write_text(text)
     with pytest.raises(ValueError, match=r"other\.json: not a sweep"):
         run_sweep(GRID, SETTING, path, say=quiet)
-    assert path.read_text() == '{"schema_version": 1}'
+    assert path.read_text() == text
+
+
+def test_a_full_disk_keeps_the_points_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file grows by a line a point; when there is no room for the next, the last whole one stands."""
+    few = replace(GRID, loads=(0.5,), long_shares=(0.4,))
+    whole = run_sweep(few, SETTING, tmp_path / "whole.json", say=quiet)
+    path, room = tmp_path / "sweep.json", (tmp_path / "whole.json").stat().st_size - 20
+    with full_disk(room), pytest.raises(StorageError, match=r"cannot write .*sweep\.json: "):
+        run_sweep(few, SETTING, path, say=quiet)
+    assert read_sweep(path)["rows"] == whole["rows"][:-1]
+    assert [left.name for left in tmp_path.iterdir() if left.name.startswith(".")] == []
+    computed = counting(monkeypatch)
+    assert run_sweep(few, SETTING, path, say=quiet)["rows"] == whole["rows"]
+    assert len(computed) == 1
 
 
 def test_the_command_makes_a_file(tmp_path: Path) -> None:
