@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from breakable import Breakable, Fault, left_behind
 from tiny_engines import (
     EVERY_BATCHED,
     EVERY_ENGINE,
@@ -23,28 +24,13 @@ from interleave.model.decoder import Decoder
 from interleave.model.sampling import NonFiniteLogits
 from interleave.schedule.request import Request
 
-
-class FaultyDecoder(Decoder):
-    """Raises in its n-th forward, once, after the layers have run and K and V are written."""
-
-    def __init__(self, decoder: Decoder, fail_at: int, fault: BaseException) -> None:
-        super().__init__(decoder.config, decoder.weights, decoder.ops)
-        self.calls, self.fail_at, self.fault = 0, fail_at, fault
-
-    def forward(self, *args: object) -> Tensor:  # type: ignore[override]
-        self.calls += 1
-        hidden = super().forward(*args)  # type: ignore[arg-type]
-        if self.calls == self.fail_at:
-            raise self.fault
-        return hidden
-
-
 REQUESTS = [request("a", 40, 6), request("b", 9, 6), request("c", 17, 6), request("d", 3, 6)]
 
 
 def assert_as_new(subject: Engine) -> None:
     subject.check()
     assert not subject.has_work
+    assert left_behind(subject) == []
     assert tokens_of(serve(subject, REQUESTS)) == expected(REQUESTS)
 
 
@@ -52,9 +38,8 @@ def assert_as_new(subject: Engine) -> None:
 @pytest.mark.parametrize("fail_at", [1, 2, 4])
 def test_a_fault_in_a_forward(name: str, fail_at: int) -> None:
     cause = FloatingPointError("the chip is on fire")
-    subject = engine(
-        name, FaultyDecoder(tiny(), fail_at, cause), max_rows=3, chunk_budget=16, poison_freed=True
-    )
+    decoder = Breakable(tiny(), Fault("end", fail_at, cause))
+    subject = engine(name, decoder, max_rows=3, chunk_budget=16, poison_freed=True)
     for one in REQUESTS:
         subject.submit(one)
     with pytest.raises(EngineFault, match=f"engine '{name}': step .* FloatingPointError: the chip") as caught:
@@ -67,7 +52,7 @@ def test_a_fault_in_a_forward(name: str, fail_at: int) -> None:
 @EVERY_ENGINE
 def test_the_loop_records_a_fault_and_raises_it(name: str) -> None:
     """c and d are due later; one of them waits when the fault comes, the other never arrives."""
-    subject = engine(name, FaultyDecoder(tiny(), 3, RuntimeError("broken")), max_rows=2)
+    subject = engine(name, Breakable(tiny(), Fault("end", 3, RuntimeError("broken"))), max_rows=2)
     log = RunLog()
     late = [Request("never", [1], 1, due_s=1e6)]
     with pytest.raises(EngineFault, match="broken"):
@@ -127,7 +112,7 @@ def test_logits_that_are_not_finite(name: str) -> None:
 @EVERY_ENGINE
 def test_an_interrupt_goes_through_and_leaves_the_engine_whole(name: str) -> None:
     """Ctrl-C is nobody's fault: it is raised as itself."""
-    subject = engine(name, FaultyDecoder(tiny(), 2, KeyboardInterrupt()), max_rows=2)
+    subject = engine(name, Breakable(tiny(), Fault("end", 2, KeyboardInterrupt())), max_rows=2)
     log = RunLog()
     with pytest.raises(KeyboardInterrupt):
         serve(subject, REQUESTS, log=log)

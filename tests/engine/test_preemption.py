@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from test_faults import FaultyDecoder
+from breakable import Breakable, Fault
 from tiny_engines import (
     EVERY_POOLED,
     POOLED,
@@ -171,13 +171,13 @@ def test_abort_while_preempted(name: str) -> None:
 @EVERY_POOLED
 def test_a_fault_while_somebody_is_preempted(name: str) -> None:
     """The forwards of a good run are counted up to its first preemption; the same run fails in the next."""
-    counting = FaultyDecoder(tiny(), 0, RuntimeError("never"))
+    counting = Breakable(tiny())
     probe = growing(name, counting)
     for one in REQUESTS:
         probe.submit(one)
     while not probe.scheduler.queue.preempted:
         probe.step()
-    subject = growing(name, FaultyDecoder(tiny(), counting.calls + 1, RuntimeError("broken")))
+    subject = growing(name, Breakable(tiny(), Fault("end", counting.calls + 1, RuntimeError("broken"))))
     for one in REQUESTS:
         subject.submit(one)
     with pytest.raises(EngineFault, match="broken") as caught:
