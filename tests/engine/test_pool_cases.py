@@ -16,6 +16,7 @@ from tiny_engines import (
     engine,
     expected,
     kv_of,
+    live_tensors,
     micro,
     relative_gap,
     request,
@@ -106,10 +107,6 @@ def test_a_thousand_requests_of_one_token(name: str) -> None:
     assert after - before < 1000 * 50
     subject.check()
     assert subject.scheduler.pool.num_free == subject.scheduler.pool.num_blocks
-
-
-def live_tensors() -> int:
-    return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
 
 @EVERY_BATCHED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -85,6 +86,10 @@ def drain(subject: Engine, at_most: int = 10_000) -> list[StepOutcome]:
         subject.check()
         assert len(outcomes) <= at_most, "does not end"
     return outcomes
+
+
+def live_tensors() -> int:
+    return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
 
 def tokens_of(log: RunLog) -> dict[str, list[int]]:
