@@ -97,9 +97,10 @@ class LifeCycle(RuleBasedStateMachine):
         live = data.draw(st.sampled_from(sorted(self.engine.scheduler.live_ids)))
         self.take(Request(live, [1], 1), refusal="already live")
 
-    @rule(index=st.integers(0, 40))
-    def abort(self, index: int) -> None:
-        request_id = f"r{index}"
+    @rule(data=st.data(), index=st.integers(0, 40))
+    def abort(self, data: st.DataObject, index: int) -> None:
+        """Somebody live, or whoever had or would have this number."""
+        request_id = data.draw(st.sampled_from([f"r{index}", *sorted(self.engine.scheduler.live_ids)]))
         account = self.ledger.accounts.get(request_id)
         live = account is not None and account.ended is None
         for engine in self.engines:
