@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from interleave.cli.errors import keeps
-from interleave.cli.options import CHANGES, PROFILES, given_changes, with_options
+from interleave.cli.options import CHANGES, EXECUTOR, PROFILES, given_changes, with_options
 from interleave.cli.terminal import progress, unwind_on_sigterm
 
 
@@ -49,13 +49,7 @@ def params(notebook: str | None) -> None:
 @click.option(
     "--time-limit", type=click.FloatRange(min=1), metavar="SECONDS", help="For each notebook [5 x estimate]."
 )
-@click.option(
-    "--executor",
-    type=click.Choice(("local", "ray")),
-    default="local",
-    show_default=True,
-    help="Here one after the other, or on the cluster that Ray finds.",
-)
+@EXECUTOR
 @click.option(
     "--num-gpus",
     type=click.FloatRange(0, min_open=True),

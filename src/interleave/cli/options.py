@@ -10,6 +10,7 @@ import click
 
 from interleave.cli.fit import PUBLISHED
 from interleave.cli.ranges import BLOCKS, LOAD, RATE, REQUESTS, ROWS, SECONDS, SEED, TOKENS
+from interleave.lab.work_list import EXECUTORS
 
 SIMULATED = [
     click.option(
@@ -60,6 +61,16 @@ ARRIVALS = [
     click.option("--load", type=LOAD, help="The same as a multiple of the saturated rate."),
     click.option("--num-requests", type=REQUESTS, default=10_000, show_default=True, help="How many."),
 ]
+
+
+EXECUTOR = click.option(
+    "--executor",
+    type=click.Choice(EXECUTORS),
+    default="local",
+    show_default=True,
+    help="Here one after the other, or on the cluster that Ray finds.",
+)
+"""Of a list of work that may be done elsewhere."""
 
 
 def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:

@@ -8,6 +8,7 @@ import click
 
 from interleave.cli.errors import keeps
 from interleave.cli.fit import PUBLISHED, latency_model
+from interleave.cli.options import EXECUTOR
 from interleave.cli.ranges import LOAD, ROWS, SECONDS, SEED, SHARE, TOKENS
 from interleave.cli.terminal import check_out, progress
 
@@ -45,13 +46,7 @@ from interleave.cli.terminal import check_out, progress
 )
 @click.option("--max-rows", type=ROWS, default=32, show_default=True, help="Most requests served at once.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws and of the arrivals.")
-@click.option(
-    "--executor",
-    type=click.Choice(("local", "ray")),
-    default="local",
-    show_default=True,
-    help="Where points are computed.",
-)
+@EXECUTOR
 @keeps("points computed by then are in the --json file, and the same command goes on from there")
 def sweep(
     json_path: str,

@@ -61,6 +61,18 @@ def provenance(
     }
 
 
+def simulated_provenance() -> dict[str, Any]:
+    """What goes beside numbers that are a matter of code and settings only; the device is for the record."""
+    commit, dirty = git_state(repo_root())
+    return {
+        "git_commit": commit,
+        "git_dirty": dirty,
+        "versions": package_versions(("interleave", "numpy")),
+        "device": cpu_name(),
+        "started_at": utc_now(),
+    }
+
+
 def prediction_sha256(experiment: str) -> str | None:
     """The hash of the prediction that is on record for an experiment, None where there is none."""
     with suppress(OSError, ValueError):

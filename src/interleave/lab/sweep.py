@@ -16,7 +16,7 @@ from interleave.lab.code_hash import code_hash
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
 from interleave.lab.paths import repo_root
-from interleave.lab.provenance import cpu_name, git_state, package_versions, utc_now
+from interleave.lab.provenance import simulated_provenance
 from interleave.lab.sweep_point import (
     CUTTING,
     ENGINE_OF,
@@ -108,7 +108,6 @@ def run_sweep(
 
 
 def _header(grid: Grid, setting: SweepSetting) -> dict[str, Any]:
-    commit, dirty = git_state(repo_root())
     return {
         "schema_version": SCHEMA_VERSION,
         "mark": "simulated",
@@ -121,13 +120,7 @@ def _header(grid: Grid, setting: SweepSetting) -> dict[str, Any]:
         },
         "code": simulation_code(),
         "axes": {name: list(values) for name, values in asdict(grid).items()},
-        "provenance": {
-            "git_commit": commit,
-            "git_dirty": dirty,
-            "versions": package_versions(("interleave", "numpy")),
-            "device": cpu_name(),
-            "started_at": utc_now(),
-        },
+        "provenance": simulated_provenance(),
         "columns": list(COLUMNS),
     }
 

@@ -17,8 +17,7 @@ from interleave.engine.loop import serve
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
 from interleave.lab.latency_model import LatencyModel
-from interleave.lab.paths import repo_root
-from interleave.lab.provenance import cpu_name, git_state, package_versions, utc_now
+from interleave.lab.provenance import simulated_provenance
 from interleave.lab.request_table import number_of
 from interleave.lab.simulator import Served, requests_of
 from interleave.lab.sweep import simulation_code
@@ -61,7 +60,6 @@ class TimelineSetting:
 
 def timeline_document(setting: TimelineSetting, policies: Sequence[str] = POLICIES) -> dict[str, Any]:
     """Setting, provenance, requests, and the steps of each policy (see `steps_of`)."""
-    commit, dirty = git_state(repo_root())
     trace = setting.trace()
     names = ("num_requests", "rate", "max_rows", "chunk_budget", "scale", "seed")
     return {
@@ -74,13 +72,7 @@ def timeline_document(setting: TimelineSetting, policies: Sequence[str] = POLICI
         },
         "trace_sha256": trace.sha256,
         "code": simulation_code(),
-        "provenance": {
-            "git_commit": commit,
-            "git_dirty": dirty,
-            "versions": package_versions(("interleave", "numpy")),
-            "device": cpu_name(),
-            "started_at": utc_now(),
-        },
+        "provenance": simulated_provenance(),
         "requests": [list(row) for row in trace.rows],
         "runs": {policy: steps_of(setting.served(policy), trace, setting.model) for policy in policies},
     }
