@@ -2,15 +2,17 @@
 
 ``{drawing} name`` puts in the picture with its caption and mark, an empty place, and the data as JSON in the page
 itself (a page opened from a file may fetch nothing). Its scripts in `_static` are loaded on that page only; the
-last one fills the place and hides the picture. Reads what `interleave_values` loaded; knows no results.
+last one fills the place and hides the picture, and with ``:brief:`` leaves out what is there to play with. Reads
+what `interleave_values` loaded; knows no results.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
-from interleave_values import VALUES_FILE, badge, nearest
+from docutils.parsers.rst import directives
+from interleave_values import FROM, VALUES_FILE, badge, nearest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -24,6 +26,7 @@ class Drawing(SphinxDirective):
     """The drawing called by its argument; an unknown name is an error with the nearest one."""
 
     required_arguments = 1
+    option_spec: ClassVar[dict[str, Any]] = {"brief": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(VALUES_FILE)
@@ -32,7 +35,8 @@ class Drawing(SphinxDirective):
         if name not in known:
             raise self.error(f"no drawing is called {name!r}{nearest(name, known)}")
         spec = known[name]
-        place = f'<div class="il-play" id="il-{name}" hidden></div>'
+        brief = " data-brief" if "brief" in self.options else ""
+        place = f'<div class="il-play" id="il-{name}"{brief} hidden></div>'
         data = f'<script type="application/json" id="il-{name}-data">{spec["json"]}</script>'
         return [nodes.raw("", place + data, format="html"), self.still(name, spec)]
 
@@ -42,6 +46,8 @@ class Drawing(SphinxDirective):
         caption = nodes.caption("", f"{spec['caption']} ", badge(spec["mark"]))
         still = nodes.figure("", picture, caption, classes=["il-still"], ids=[f"il-{name}-still"])
         still["il-drawing"] = name
+        if spec["experiment"]:
+            still["classes"].append(FROM + spec["experiment"])
         return still
 
 

@@ -29,6 +29,8 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from interleave.report.marks import find_mark
 
 VALUES_FILE = "_build/values.json"
+LONG = 40  # characters: a value of more may be broken over lines
+FROM = "il-from-"  # with the experiment: the class of what shows a chapter's result
 BLOCK = re.compile(
     r"^::::\{(?P<kind>measured|unmeasured)\} (?P<names>.*)\n(?P<body>(?:.*\n)*?)::::$", re.MULTILINE
 )
@@ -98,12 +100,24 @@ class Value(SphinxRole):
             return [], [self.inliner.reporter.error(message, line=self.lineno)]
         value = values[self.text]
         node = nodes.inline("", "", classes=["il-value"])
+        if len(value["text"]) > LONG:
+            node["classes"].append("il-long")
+        experiment = self.text.partition(".")[0]
         if value["mark"] is None:
             node += nodes.Text(value["text"])
         else:
+            if experiment in self.config.interleave_values["experiments"]:
+                node["classes"].append(FROM + experiment)
             node += nodes.strong("", value["text"])
             node += [nodes.Text("\N{NO-BREAK SPACE}"), badge(value["mark"])]
         return [node], []
+
+
+def unbroken(cell: str | dict[str, str | None]) -> str | dict[str, str | None]:
+    """A number stays together with its unit; what stands in brackets behind it may go to the next line."""
+    if isinstance(cell, str):
+        return cell.replace(" ", "\N{NO-BREAK SPACE}").replace("\N{NO-BREAK SPACE}(", " (")
+    return cell
 
 
 class ResultsTable(SphinxDirective):
@@ -136,7 +150,7 @@ class ResultsTable(SphinxDirective):
         row = nodes.row()
         for cell, side in zip(cells, align, strict=True):
             entry = nodes.entry("", classes=[f"text-{side}"])
-            entry += self.cell(cell)
+            entry += self.cell(unbroken(cell) if side == "right" else cell)
             row += entry
         return row
 

@@ -1,5 +1,6 @@
 /* The step timeline: rows of the engine down, time across, a panel a policy. Pan and zoom by sliders or dragging;
-   the pointer or the arrow keys walk over the bars, and a line of text says what each one is. */
+   the pointer or the arrow keys walk over the bars, and a line of text says what each one is. In brief (`data-brief`)
+   it is a picture. */
 
 "use strict";
 
@@ -55,6 +56,7 @@
   }
 
   play("timeline", (place, data) => {
+    const brief = "brief" in place.dataset;
     const runs = data.policies.map(indexed);
     const first = Math.min(...runs.map((run) => run.steps[0][0]));
     const last = Math.max(...runs.map((run) => run.steps[run.steps.length - 1][1]));
@@ -114,9 +116,10 @@
     const readout = el("p", { class: "il-sentence il-readout", role: "status", text: HINT });
     const panels = runs.map((run) => {
       const label = `Steps under ${run.policy}: left and right arrows walk over steps, up and down over rows`;
-      const lanes = el("div", { class: "il-lanes", tabindex: 0, role: "application", "aria-label": label });
+      const alive = { tabindex: 0, role: "application", "aria-label": label };
+      const lanes = el("div", { class: "il-lanes", ...(brief ? {} : alive) });
       const title = el("p", { class: "il-title" }, [el("strong", { text: run.policy }), `: ${TITLES[run.policy]}`]);
-      listen(lanes, run);
+      if (!brief) listen(lanes, run);
       return { run, lanes, box: el("div", { class: "il-panel" }, [title, lanes]) };
     });
 
@@ -198,13 +201,14 @@
       keyOf("il-stall", "an answer stands still"),
     ]);
     const finding = el("p", {}, [`${data.caption} `, badge(data.mark)]);
-    const stack = el("div", {}, panels.map(({ box }) => box));
+    const stack = el("div", brief ? { role: "img", "aria-label": data.alt } : {}, panels.map(({ box }) => box));
     const controls = el("div", { class: "il-controls" }, [
       control("il-pan", "Time", pan, panSaid),
       control("il-zoom", "Zoom", zoom, zoomSaid),
       back,
     ]);
-    place.append(hatch(), finding, policies, legend, stack, readout, controls);
+    if (brief) place.append(hatch(), legend, stack, finding);
+    else place.append(hatch(), finding, policies, legend, stack, readout, controls);
     onWidth(stack, (now) => {
       width = now;
       draw();

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from nbformat.v4 import new_output
-from toys.booklet import ROOT, TOY, copy_of_the_book, toy_notebook, write_toy
+from toys.booklet import CSV, ROOT, TOY, copy_of_the_book, toy_notebook, write_toy
 
 from interleave.report.badges import badge_faults
 from interleave.report.book import BookError, build_site, check_toc, documents, staged_toc
@@ -36,6 +36,7 @@ def test_the_toy_page_shows_what_it_holds(book: Path) -> None:
     assert 'There are <span class="il-value">44,048</span> tokens' in html
     assert 'alt="a white square"' in html
     assert "Nothing moves." in html
+    assert '<figure class="align-default" id="figure-toy-square">' in html
     assert badge_html("measured-cpu") in html
     assert f"<strong>42 s</strong>\N{NO-BREAK SPACE}{badge_html('measured-cpu')}" in html
     assert "This page is not up to date: broken" in html
@@ -59,6 +60,28 @@ def test_a_page_that_is_out_of_date_shows_a_badge(
     (tmp_path / name).write_text(html.replace("il-stale", becomes))
     fault = f"{name}: broken, but the page carries no badge that says so"
     assert badge_faults(tmp_path, find_pages(book, BOOK)) == ([] if shown else [fault])
+
+
+def test_a_page_that_quotes_one_says_which_figure_and_whether_it_is_out_of_date(
+    book: Path, tmp_path: Path
+) -> None:
+    html = (book / "_build/html/book/index.html").read_text()
+    assert (
+        '<a class="reference internal" href="../book/pages/99_toy.html#figure-toy-square">figure in A toy</a>' in html
+    )
+    assert CSV in html
+    box = html.index("Not all numbers on this page are up to date")
+    assert html.index("<h1>") < box < html.index("A language model")
+    assert (
+        '<a class="reference internal" href="../book/pages/99_toy.html">A toy</a> (broken). Each says at its top'
+        in html
+    )
+    quoting = tmp_path / "book/index.html"
+    quoting.parent.mkdir(parents=True)
+    for shown in (True, False):
+        quoting.write_text(html if shown else html.replace("il-stale-toy", ""))
+        fault = "book/index.html: quotes 99_toy (broken), but carries no badge that says so"
+        assert badge_faults(tmp_path, find_pages(book, BOOK)) == ([] if shown else [fault])
 
 
 def test_a_link_to_a_page_that_is_not_there_is_its_text(book: Path) -> None:

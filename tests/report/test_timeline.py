@@ -108,6 +108,14 @@ def test_measured_step_traces_give_the_same_picture() -> None:
         name: [tuple(s) for s in own] for name, own in LINE.runs.items()
     }
     assert seen(line, "whole", 2).origin_s == WHOLE[5].start_s  # no due times: from the first piece
+    drawing = timeline_drawing(line)
+    assert drawing is not None
+    assert drawing.experiment == "step_trace"
+    assert "red hatching in 1 other row, " in drawing.alt
+    assert (
+        "chunked: 3 short blue bars, one after another, while orange bars go on in 2 other rows."
+        in drawing.alt
+    )
     assert measured_timeline(frame[frame["engine"] != "mixed"], "measured-cpu", "here") is None
 
 
@@ -125,6 +133,8 @@ def test_the_committed_one_tells_the_story() -> None:
     drawing = timeline_drawing(line)
     assert drawing is not None
     assert f"{views['chunked'].largest:,} tokens" in drawing.caption
+    assert "8 short blue bars" in drawing.alt
+    assert drawing.experiment is None
     assert [row[0]["text"] for row in drawing.tables["timeline"]["rows"]] == list(line.runs)
 
 

@@ -12,12 +12,10 @@ from interleave.report.layout import output_root
 from interleave.report.runs import BOOK, PREVIEW, Page, find_pages
 from interleave.report.status import BADGE
 
-SHOWN = re.compile(rf'<div class="[^"]*\b{BADGE}\b[^"]*"(?![^>]*\b(?:hidden|style)\b)')
-
 
 def badge_faults(site: Path, pages: Iterable[Page]) -> list[str]:
-    """The pages, of those that this site shows, that are out of date and carry no visible badge, a line each."""
-    return list(_unmarked(site, pages))
+    """Where this site shows one of the pages that is out of date, or a number of it, without a visible badge."""
+    return [fault for page in pages if page.state.state != FRESH for fault in _unmarked(site, page)]
 
 
 def built_without_badge(*, preview: bool = False) -> list[str]:
@@ -32,9 +30,20 @@ def built_without_badge(*, preview: bool = False) -> list[str]:
     return found
 
 
-def _unmarked(site: Path, pages: Iterable[Page]) -> Iterator[str]:
-    for page in pages:
-        name = f"book/pages/{page.run.notebook}.html"
-        built = site / name
-        if page.state.state != FRESH and built.is_file() and not SHOWN.search(built.read_text("utf8")):
-            yield f"{name}: {page.state.state}, but the page carries no badge that says so"
+def _unmarked(site: Path, page: Page) -> Iterator[str]:
+    name = f"book/pages/{page.run.notebook}.html"
+    built = site / name
+    if built.is_file() and not shows(built.read_text("utf8"), BADGE):
+        yield f"{name}: {page.state.state}, but the page carries no badge that says so"
+    experiment = page.run.experiment
+    for other in sorted(set(site.glob("book/**/*.html")) - {built}):
+        html = other.read_text("utf8")
+        if re.search(rf"\bil-from-{experiment}(?![\w-])", html) and not shows(html, f"{BADGE}-{experiment}"):
+            said = f"quotes {page.run.notebook} ({page.state.state}), but carries no badge that says so"
+            yield f"{other.relative_to(site).as_posix()}: {said}"
+
+
+def shows(html: str, name: str) -> bool:
+    """Whether a page has a box of this class that nothing hides."""
+    box = rf'<div class="(?:[^"]*\s)?{name}(?:\s[^"]*)?"(?![^>]*\b(?:hidden|style)\b)'
+    return re.search(box, html) is not None

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from interleave.report.badges import badge_faults
 from interleave.report.checks import faults
 from interleave.report.drawings import drawings, stage_drawings
+from interleave.report.figure_links import name_figures
 from interleave.report.pages import dress_tables, insert_below_title, take_figure_texts
 from interleave.report.runs import Page, Site, find_pages, load_runs
 from interleave.report.site import check_site
@@ -48,6 +49,7 @@ def stage(root: Path, pages: list[Page]) -> None:
     for page in pages:
         notebook = deepcopy(page.notebook)
         take_figure_texts(notebook)
+        name_figures(notebook, page.run.experiment)
         dress_tables(notebook)
         insert_below_title(notebook, notice(page) + page.remark)
         nbformat.write(notebook, folder / f"{page.run.notebook}.ipynb")

@@ -24,18 +24,17 @@ from interleave.report.marks import Value, find_mark
 from interleave.report.phrases import duration
 from interleave.report.printed import spoken
 from interleave.report.runs import Page
+from interleave.report.status import counted
 
 SIMULATED = Path("data/results/simulated")
 DOTS_PER_INCH = 200
-TIMELINE_ALT = (
-    "Three panels of bars, rows of the engine down, time across. Whole: one wide blue bar, and red hatching in every "
-    "other row beside it. Chunked and mixed: short blue bars, and orange bars go on in every other row."
-)
+STEP_TRACE = "step_trace"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """data: JSON for the page's script; figure: what stays without one, with its alt text and caption."""
+    """data: JSON for the page's script; figure: what stays without one, with its alt text and caption;
+    experiment: the chapter whose points are drawn, if it is one's."""
 
     name: str
     mark: str
@@ -45,6 +44,7 @@ class Drawing:
     caption: str
     values: dict[str, Value] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
+    experiment: str | None = None
 
 
 def drawings(root: Path, pages: Sequence[Page], runs_root: Path) -> list[Drawing]:
@@ -75,7 +75,7 @@ def explorer_drawing(grid: dict[str, Any], source: str) -> Drawing:
 def stored_timelines(root: Path, pages: Sequence[Page], runs_root: Path) -> Iterator[timeline.Timeline]:
     """The step traces of their page where it has all three policies, then the committed simulation."""
     for page in pages:
-        if page.run.experiment == "step_trace" and (points := page_points(page, runs_root)) is not None:
+        if page.run.experiment == STEP_TRACE and (points := page_points(page, runs_root)) is not None:
             source = f"notebooks/{page.run.notebook}.ipynb"
             if (found := timeline.measured_timeline(points, page.mark, source)) is not None:
                 yield found
@@ -98,8 +98,38 @@ def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
     }
     values = {f"timeline.{name}": Value(text, None, line.source) for name, text in exact.items()}
     caption, table = timeline_caption(drawn, views), timeline_table(views, line.mark)
-    figure = timeline_figure(drawn)
-    return Drawing("timeline", line.mark, drawn, figure, TIMELINE_ALT, caption, values, {"timeline": table})
+    return Drawing(
+        "timeline",
+        line.mark,
+        drawn,
+        timeline_figure(drawn),
+        timeline_alt(drawn, views),
+        caption,
+        values,
+        {"timeline": table},
+        None if line.mark == "simulated" else STEP_TRACE,
+    )
+
+
+def timeline_alt(drawn: dict[str, Any], views: dict[str, timeline.Seen]) -> str:
+    """What is seen: the bars of the long prompt under each policy, and the rows that stand still beside them."""
+    whole, *cut = drawn["policies"]
+    reading = next(step for step in whole["steps"] if any(drawn["request"] == r for _, r, _ in step[2]))
+    still = {row for row, _, start, end, _ in whole["stalls"] if start <= reading[0] < end}
+    pieces = {
+        run["policy"]: sum(any(drawn["request"] == r for _, r, _ in step[2]) for step in run["steps"])
+        for run in cut
+    }
+    return (
+        "Three panels of bars: time across, rows of the engine down. "
+        f"whole: one wide blue bar, the prompt, and beside it red hatching in {counted(len(still), 'other row')}, where "
+        "answers stand still. "
+        + " ".join(
+            f"{policy}: {count} short blue bars, one after another, while orange bars go on in "
+            f"{counted(views[policy].others, 'other row')}."
+            for policy, count in pieces.items()
+        )
+    )
 
 
 def timeline_caption(drawn: dict[str, Any], views: dict[str, timeline.Seen]) -> str:
@@ -135,10 +165,13 @@ def stage_drawings(found: Sequence[Drawing], folder: Path) -> dict[str, Any]:
         badge = {"name": mark.name, "label": mark.label, "meaning": mark.meaning}
         staged[drawing.name] = {
             "mark": mark.name,
+            "experiment": drawing.experiment,
             "alt": drawing.alt,
             "caption": drawing.caption,
             "picture": f"{folder.name}/{drawing.name}.png",
-            "json": script_json({"mark": badge, "caption": drawing.caption, **drawing.data}),
+            "json": script_json(
+                {"mark": badge, "alt": drawing.alt, "caption": drawing.caption, **drawing.data}
+            ),
         }
     return staged
 

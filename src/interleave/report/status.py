@@ -46,6 +46,19 @@ def notice(page: Page) -> str:
     return "\n".join(lines)
 
 
+def out_of_date(pages: Sequence[Page]) -> dict[str, dict[str, str]]:
+    """By experiment, the pages that are not fresh, for those that quote them: title, document, state."""
+    return {
+        page.run.experiment: {
+            "title": page.run.title,
+            "page": f"book/pages/{page.run.notebook}",
+            "state": page.state.state,
+        }
+        for page in pages
+        if page.state.state != FRESH
+    }
+
+
 def status_table(pages: Sequence[Page]) -> dict[str, Any]:
     """Page, device, profile, seconds spent measuring its points, when the first was begun, freshness."""
     status = table(pages, STATUS)

@@ -18,12 +18,13 @@ from interleave.lab.reference import load_published
 from interleave.lab.workload import scaled_block_tokens, workload
 from interleave.model.config_hf import shipped_config
 from interleave.report.drawings import Drawing
+from interleave.report.figure_links import figure_links
 from interleave.report.headlines import headlines
 from interleave.report.marks import Value
 from interleave.report.peer_tables import peer_tables
 from interleave.report.peer_values import peer_values, stored_comparison
 from interleave.report.runs import Page
-from interleave.report.status import status_table, versions_table
+from interleave.report.status import counted, out_of_date, status_table, versions_table
 from interleave.schedule.block_pool import need_blocks
 
 PUBLISHED_MODEL = "qwen2.5-1.5b"
@@ -97,17 +98,22 @@ def measured_values(pages: Sequence[Page], root: Path) -> dict[str, Value]:
 def page_values(
     site: str, pages: Sequence[Page], root: Path, drawn: Sequence[Drawing] = ()
 ) -> dict[str, Any]:
-    """Everything that prose needs, by kind: values, tables, and which experiments have a page.
+    """Everything that prose needs, by kind: values, tables, figures to link to, which experiments have a page,
+    and which of these is out of date.
 
     root: below which the points behind the pages are stored. drawn: what readers play with.
     """
     peers = stored_comparison(site, root)
     values = {name: value for drawing in drawn for name, value in drawing.values.items()}
+    if pages:
+        values["status.pages"] = Value(counted(len(pages), "chapter"), None, "book/runs.yml")
     tables = {name: table for drawing in drawn for name, table in drawing.tables.items()}
     return {
         "site": site,
         "announcement": ANNOUNCEMENTS.get(site),
         "experiments": {page.run.experiment: {"tier": page.tier, "mark": page.mark} for page in pages},
+        "stale": out_of_date(pages),
+        "figures": figure_links(pages),
         "values": trace_values()
         | reported_values()
         | measured_values(pages, root)

@@ -18,6 +18,12 @@ from interleave.report.marks import badge_html
 
 ROOT = Path(__file__).resolve().parents[3]
 TOY = "99_toy"
+CSV = '<a download="toy-square.csv" href="data:text/csv;base64,eAox">CSV</a>'
+QUOTE = """
+::::{measured} toy.answer
+A toy took {value}`toy.answer`; see the {evidence}`toy.square`.
+::::
+"""
 
 
 def png(side: int = 4) -> str:
@@ -37,7 +43,10 @@ def toy_notebook() -> nbformat.NotebookNode:
     figure = new_output(
         "display_data",
         data={"image/png": png(), "text/plain": "<Figure>"},
-        metadata={"image/png": {"alt": "a white square", "caption": "Nothing moves."}},
+        metadata={
+            "image/png": {"alt": "a white square", "caption": f"Nothing moves. {CSV}"},
+            "interleave": {"figure": "square"},
+        },
     )
     table = new_output(
         "display_data",
@@ -70,11 +79,14 @@ def toy_notebook() -> nbformat.NotebookNode:
 
 
 def copy_of_the_book(root: Path) -> Path:
-    """The book's sources with a toy page listed and a comparison stored, beside a virtual environment that holds pages of its own."""
+    """The book's sources with a toy page listed, and quoted on the front page, and a comparison stored, beside a
+    virtual environment that holds pages of its own."""
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("pages", "__pycache__"))
     shutil.copytree(ROOT / SIMULATED, root / SIMULATED)
+    front = root / "book/index.md"
+    front.write_text(f"{front.read_text()}{QUOTE}")
     toc = yaml.safe_load((root / "_toc.yml").read_text())
     toc["parts"].insert(0, {"caption": "Toys", "chapters": [{"file": f"book/pages/{TOY}"}]})
     (root / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False))
