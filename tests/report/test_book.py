@@ -16,6 +16,7 @@ from toys.booklet import CSV, ROOT, TOY, copy_of_the_book, toy_notebook, write_t
 
 from interleave.report.badges import badge_faults
 from interleave.report.book import BookError, build_site, check_toc, documents, staged_toc
+from interleave.report.download import pack
 from interleave.report.marks import MARKS, badge_html, find_mark
 from interleave.report.runs import BOOK, PREVIEW, find_pages, load_runs
 from interleave.report.site import check_site
@@ -67,7 +68,8 @@ def test_a_page_that_quotes_one_says_which_figure_and_whether_it_is_out_of_date(
 ) -> None:
     html = (book / "_build/html/book/index.html").read_text()
     assert (
-        '<a class="reference internal" href="../book/pages/99_toy.html#figure-toy-square">figure in A toy</a>' in html
+        '<a class="reference internal" href="../book/pages/99_toy.html#figure-toy-square">figure in A toy</a>'
+        in html
     )
     assert CSV in html
     box = html.index("Not all numbers on this page are up to date")
@@ -111,12 +113,15 @@ def test_the_preview_takes_quick_runs_only_and_says_so(book: Path) -> None:
 
 
 def test_two_clean_builds_are_equal(book: Path, tmp_path: Path) -> None:
-    """The same sources elsewhere give the same bytes, search index included."""
+    """The same sources elsewhere give the same bytes, search index, drawings and the packed file included."""
     other = copy_of_the_book(tmp_path)
     build_site(other, BOOK, say=lambda line: None)
     first, second = snapshot(book / "_build/html"), snapshot(other / "_build/html")
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
+    assert {"_images/timeline.png", "_images/explorer.png", "searchindex.js"} <= first.keys()
+    packed = [pack(root / "_build/html").read_bytes() for root in (book, other)]
+    assert packed[0] == packed[1]
 
 
 def test_faults_of_prose_are_all_reported_and_the_last_site_stays(book: Path) -> None:

@@ -100,6 +100,18 @@ def test_the_terminal_and_the_page_say_the_same(page: Callable[..., Page]) -> No
         assert caveat in box
 
 
+def test_a_parameter_is_explained_in_the_words_of_its_experiment(page: Callable[..., Page]) -> None:
+    usual = {"experiment": "closed_batches", "parameters": {"chunk_budget": None, "gone": 1}}
+    found = difference(page(**usual), page(**usual | {"parameters": {"chunk_budget": 8}}))
+    meaning = "prompt positions in a step; null takes 512 / scale"
+    assert terminal_lines(found)[2:5] == [
+        "  chunk_budget: null -> 8",
+        f"    {meaning}",
+        "  gone: 1 -> null",
+    ]
+    assert f"`chunk_budget`: {meaning}.\n" in markdown_box(found)
+
+
 def test_nothing_changed_is_said_too(page: Callable[..., Page]) -> None:
     found = difference(page(), page())
     assert "  no parameter differs" in terminal_lines(found)

@@ -6,11 +6,12 @@ Reads the `interleave` blocks of executed notebooks; runs nothing. `difference_t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from interleave.report.freshness import STALE
+from interleave.report.parameters import load_experiment
 from interleave.report.runs import Page
 
 RUN_FIELDS = ("profile", "measure")
@@ -53,13 +54,14 @@ class Moved:
 class Difference:
     """A notebook's page as it stands and as it was tried.
 
-    parameters: those that differ, `{name: (before, after)}`; moved: every number, the farthest first;
-    caveats: what else differs between the two runs, a sentence each.
+    parameters: those that differ, `{name: (before, after)}`; meanings: what these are, in the experiment's words;
+    moved: every number, the farthest first; caveats: what else differs between the two runs, a sentence each.
     """
 
     before: Page
     after: Page
     parameters: dict[str, tuple[Any, Any]]
+    meanings: dict[str, str]
     moved: list[Moved]
     caveats: list[str]
 
@@ -67,10 +69,12 @@ class Difference:
 def difference(before: Page, after: Page) -> Difference:
     """Compare two pages of one notebook."""
     old, new = before.origin, after.origin
+    changed = changed_parameters(old.get("parameters", {}), new.get("parameters", {}))
     return Difference(
         before,
         after,
-        changed_parameters(old.get("parameters", {}), new.get("parameters", {})),
+        changed,
+        meanings(new.get("experiment"), changed),
         moved_numbers(old.get("numbers", {}), new.get("numbers", {})),
         _caveats(before, after),
     )
@@ -80,6 +84,12 @@ def changed_parameters(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[s
     """`{name: (before, after)}` of the parameters that differ; the run's own fields are left out."""
     names = [name for name in {**new, **old} if name not in RUN_FIELDS]
     return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+
+
+def meanings(experiment: str | None, names: Iterable[str]) -> dict[str, str]:
+    """The description of each parameter, where the experiment still has it and gives one."""
+    fields = load_experiment(experiment).Params.model_fields if experiment else {}
+    return {name: fields[name].description for name in names if name in fields and fields[name].description}
 
 
 def moved_numbers(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Moved]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interleave.report.difference import Difference, Moved
@@ -34,15 +34,19 @@ def terminal_lines(found: Difference) -> list[str]:
     return [
         f"before: {run_text(found.before)}",
         f"after:  {run_text(found.after)}",
-        *[
-            f"  {name}: {json.dumps(old)} -> {json.dumps(new)}"
-            for name, (old, new) in found.parameters.items()
-        ],
+        *[line for name in found.parameters for line in _chosen(found, name)],
         *([] if found.parameters else ["  no parameter differs"]),
         "",
         *([table[0], rule, *table[1:], LEGEND] if found.moved else ["this notebook records no number"]),
         *found.caveats,
     ]
+
+
+def _chosen(found: Difference, name: str) -> Iterator[str]:
+    old, new = found.parameters[name]
+    yield f"  {name}: {json.dumps(old)} -> {json.dumps(new)}"
+    if name in found.meanings:
+        yield f"    {found.meanings[name]}"
 
 
 def markdown_box(found: Difference) -> str:
@@ -64,6 +68,7 @@ def markdown_box(found: Difference) -> str:
     lines = [
         f":::{{admonition}} A try: {', '.join(chosen) or 'no parameter differs'}",
         ":class: note il-try",
+        *[f"`{name}`: {meaning}.\n" for name, meaning in found.meanings.items()],
         f"Before: {run_text(found.before)}. After: {run_text(found.after)}.\n",
         *([*table, LEGEND] if rows else ["This notebook records no number."]),
         *[f"\n{caveat}" for caveat in found.caveats],
