@@ -13,6 +13,7 @@ import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from toys.peers import document, store
 
+from interleave.lab.peers.engines import OURS, PEERS
 from interleave.report.drawings import SIMULATED
 from interleave.report.marks import badge_html
 
@@ -94,7 +95,7 @@ def copy_of_the_book(root: Path) -> Path:
     runs.append({"notebook": TOY, "experiment": "toy", "title": "A toy"})
     (root / "book/runs.yml").write_text(yaml.safe_dump(runs))
     write_toy(root, toy_notebook())
-    store(root, document())
+    store(root, document(checks={name: [[1, 2]] for name in (OURS, *PEERS)}))
     package = root / ".venv/lib/python3.11/site-packages/somebody"
     package.mkdir(parents=True)
     (package / "README.md").write_text("# One\n\n### Three\n\n[dead](gone.md)")
