@@ -88,7 +88,7 @@ def changed_parameters(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[s
 
 def meanings(experiment: str | None, names: Iterable[str]) -> dict[str, str]:
     """The description of each parameter, where the experiment still has it and gives one."""
-    fields = load_experiment(experiment).Params.model_fields if experiment else {}
+    fields: Mapping[str, Any] = load_experiment(experiment).Params.model_fields if experiment else {}
     return {name: fields[name].description for name in names if name in fields and fields[name].description}
 
 

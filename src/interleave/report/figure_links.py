@@ -46,7 +46,7 @@ def figure_links(pages: Sequence[Page]) -> dict[str, dict[str, Any]]:
 
 def _figures(notebook: NotebookNode) -> Iterator[tuple[NotebookNode, str, str]]:
     """(cell, name, caption) of each named figure; of two with one name, the first."""
-    seen = set()
+    seen: set[str] = set()
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             metadata = output.get("metadata", {})
