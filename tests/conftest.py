@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from interleave.openmp import wait_passively
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 wait_passively()
+sys.path.insert(0, str(Path(__file__).parent))  # `hostile` is for tests of every layer
 # Without a GPU the kernels run under Triton's interpreter. Triton settles that for its own functions
 # when it is imported, which a test far from the kernels may do.
 if not Path("/dev/nvidia0").exists():

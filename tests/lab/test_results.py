@@ -162,7 +162,7 @@ def test_spoiled_csv(store, before, after, line, says):
     [
         (f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 99', 2, "99 is newer than 1.*update"),
         ('"schema_version": 1,', "", 1, "no schema_version"),
-        ('"num_rows": 2', '"num_rows": ', 18, "half-written or not JSON"),
+        ('"num_rows": 2', '"num_rows": ', 18, "not JSON, or half-written"),
         ('"csv_sha256"', '"sha"', 1, "missing csv_sha256"),
         ('"key": "k1"', '"key": "k2"', 3, "duplicate key: this is point 'k2'"),
     ],
@@ -177,7 +177,7 @@ def test_sidecar_cut_short_or_gone(store):
     path = store.save("k1", ROWS, FROM).with_suffix(".json")
     text = path.read_text()
     path.write_text(text[: len(text) // 2])
-    with pytest.raises(ResultsError, match=r"k1.json:\d+: half-written or not JSON"):
+    with pytest.raises(ResultsError, match=r"k1.json:\d+: not JSON, or half-written"):
         store.load("k1")
     path.write_text("[1]")
     refused(store, "not the provenance of a point", 1, "json")

@@ -16,6 +16,7 @@ import click
 from interleave.cli.option_names import in_options
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
+MAX_LINE = 1000
 NOTHING_KEPT = "no result was written"
 
 
@@ -97,5 +98,7 @@ def _in_its_words(command: click.Command, callback: Callable[..., Any]) -> Calla
 
 
 def _stop(message: str, code: int) -> None:
-    click.echo(f"interleave: {message}", err=True)
+    """End with the message; a line that quotes half a file is cut."""
+    lines = [line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…" for line in message.splitlines()]
+    click.echo("interleave: " + "\n".join(lines), err=True)
     sys.exit(code)

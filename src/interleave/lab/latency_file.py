@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from interleave.documents import read_document
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_fields import ModelParameters, complaint
 from interleave.lab.latency_model import LatencyModel
@@ -88,12 +89,7 @@ def write_fit(document: Mapping[str, Any], path: Path) -> None:
 
 def read_model(path: Path) -> LatencyModel:
     """The model in a file of `interleave fit`. ValueError naming the file and what is wrong."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not JSON, as `interleave fit` writes it: {error}") from error
+    document = read_document(path, what="as `interleave fit` writes it")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise ValueError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")

@@ -8,11 +8,13 @@ seconds or an ISO 8601 timestamp; the first request becomes due at 0.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from interleave.lab.trace import Trace, TraceError, TraceRow
 
@@ -28,7 +30,8 @@ def read_public_trace(path: Path, limit: int | None = None) -> Trace:
     """The first `limit` requests of a public trace.
 
     Raises TraceError with path, line and column for a missing column, a cell that is no time or no
-    whole number of at least 1, a request earlier than the one in front of it, and a file without rows.
+    whole number of at least 1, a request earlier than the one in front of it, a quote that never closes, and
+    a file without rows.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -36,14 +39,12 @@ def read_public_trace(path: Path, limit: int | None = None) -> Trace:
         raise TraceError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    reader = csv.reader(text.splitlines(), strict=True)
-    header = [cell.strip().lower() for cell in next(reader, [])]
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header = [cell.strip().lower() for cell in _cells(path, reader) or []]
     at = {ours: _column(path, header, ours) for ours in NAMES}
     rows: list[TraceRow] = []
     start_s = 0.0
-    for cells in reader:
-        if limit is not None and len(rows) == limit:
-            break
+    while (limit is None or len(rows) < limit) and (cells := _cells(path, reader)) is not None:
         where = f"{path}:{reader.line_num}"
         if len(cells) != len(header):
             raise TraceError(f"{where}: expected {len(header)} cells, got {len(cells)}")
@@ -51,6 +52,8 @@ def read_public_trace(path: Path, limit: int | None = None) -> Trace:
         if not rows:
             start_s = time_s
         due_s = round(time_s - start_s, 9)
+        if not math.isfinite(due_s):
+            raise TraceError(f"{where}: no finite time after the first request: {cells[at['due_s']]}")
         if rows and due_s < rows[-1].due_s:
             raise TraceError(
                 f"{where}: column {header[at['due_s']]}: {cells[at['due_s']]} is earlier than the row before it; "
@@ -63,6 +66,14 @@ def read_public_trace(path: Path, limit: int | None = None) -> Trace:
     if not rows:
         raise TraceError(f"{path}:2: a trace needs at least one request")
     return Trace(tuple(rows))
+
+
+def _cells(path: Path, reader: Any) -> list[str] | None:
+    """The next row of the file; None at its end."""
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        raise TraceError(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _column(path: Path, header: Sequence[str], ours: str) -> int:
@@ -80,7 +91,7 @@ def _seconds(where: str, cell: str) -> float:
     except ValueError:
         try:
             seconds = datetime.fromisoformat(_FRACTION.sub(r"\1", cell.strip())).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):
             raise TraceError(f"{where}: expected seconds or an ISO 8601 time, got {cell!r}") from None
     if not math.isfinite(seconds):
         raise TraceError(f"{where}: expected a finite time, got {cell!r}")

@@ -18,8 +18,7 @@ from typing import Any
 
 from interleave.lab.files import StorageError, write_atomically
 from interleave.lab.point_table import ResultsError, Row, Value, column_types, csv_text, read_rows
-
-SCHEMA_VERSION = 1
+from interleave.lab.sidecar import SCHEMA_VERSION, line_of, read_sidecar
 
 
 def point_key(
@@ -102,7 +101,7 @@ class PointStore:
             return None
         sidecar = self.load_provenance(key)
         if device is not None and sidecar["device"] != device:
-            line = _line_of(path.with_suffix(".json"), "device")
+            line = line_of(path.with_suffix(".json"), "device")
             raise ResultsError(f"{line}: measured on {sidecar['device']!r}, not on {device!r}")
         return read_rows(
             path,
@@ -128,25 +127,14 @@ class PointStore:
     def load_provenance(self, key: str) -> dict[str, Any]:
         """The sidecar of a point. Raises ResultsError if it is missing, broken, newer or another's."""
         path = self.folder / f"{key}.json"
-        try:
-            sidecar = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
-            raise ResultsError(f"{path}:{error.lineno}: half-written or not JSON: {error.msg}") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise ResultsError(f"{path}:1: cannot read the provenance of point {key}: {error}") from error
-        version = sidecar.get("schema_version") if isinstance(sidecar, dict) else None
-        if not isinstance(version, int) or version < 1:
-            raise ResultsError(f"{path}:1: no schema_version: this is not the provenance of a point")
-        if version > SCHEMA_VERSION:
-            raise ResultsError(
-                f"{_line_of(path, 'schema_version')}: schema version {version} is newer than "
-                f"{SCHEMA_VERSION}, the latest that this code reads: update the project"
-            )
-        missing = {"key", "device", "columns", "num_rows", "csv_sha256"} - sidecar.keys()
-        if missing:
-            raise ResultsError(f"{path}:1: missing {', '.join(sorted(missing))}")
+        sidecar = read_sidecar(path)
         if sidecar["key"] != key:
-            raise ResultsError(f"{_line_of(path, 'key')}: duplicate key: this is point {sidecar['key']!r}")
+            raise ResultsError(f"{line_of(path, 'key')}: duplicate key: this is point {sidecar['key']!r}")
+        for name, mine in (("profile", self.profile), ("experiment", self.experiment)):
+            if sidecar[name] != mine:
+                raise ResultsError(
+                    f"{line_of(path, name)}: a point of {name} {sidecar[name]!r}, not {mine!r}"
+                )
         return sidecar
 
 
@@ -158,10 +146,3 @@ def _exists(path: Path) -> bool:
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
     return True
-
-
-def _line_of(path: Path, name: str) -> str:
-    """`path:line` where a top-level field of a sidecar stands."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    number = next((n for n, text in enumerate(lines, 1) if text.startswith(f' "{name}":')), 1)
-    return f"{path}:{number}"

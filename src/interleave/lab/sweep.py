@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from interleave.documents import read_document
 from interleave.lab.code_hash import code_hash
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
@@ -154,10 +155,7 @@ def _stored(
 
 def read_sweep(path: Path) -> dict[str, Any]:
     """The document at `path`. ValueError naming the file for one that is none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: not a sweep: {error}") from error
+    document = read_document(path, what="so not a sweep")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION or "rows" not in document:
         raise ValueError(f"{path}: not a sweep of schema_version {SCHEMA_VERSION} (it has {version!r})")
@@ -168,6 +166,8 @@ def read_sweep(path: Path) -> dict[str, Any]:
     for number, row in enumerate(rows, 1):
         if not isinstance(row, list) or len(row) != len(columns):
             raise ValueError(f"{path}: row {number} must be a list of {len(columns)} values, got {row!r}")
+        if wrong := [value for value in row if isinstance(value, (list, dict))]:
+            raise ValueError(f"{path}: row {number} must hold texts and numbers, got {wrong[0]!r}")
     return dict(document)
 
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
+from interleave.documents import finding, read_document
 from interleave.engine.batched import StepOutcome
 from interleave.engine.loop import serve
 from interleave.lab.files import write_atomically
@@ -29,6 +32,15 @@ POLICIES = ("whole", "chunked", "mixed")
 WORKLOAD = "published"
 DIGITS = 6
 """Of seconds: a microsecond is below what a page can show."""
+
+
+class Timeline(BaseModel):
+    """What a page reads of the file; see `timeline_document`."""
+
+    mark: str
+    setting: dict[str, Any]
+    requests: list[tuple[float, int, int]]
+    runs: dict[str, list[tuple[float, float, list[tuple[int, int]], list[int]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +125,14 @@ def _lines(rows: Sequence[Any], indent: int) -> str:
 
 def read_timeline(path: Path) -> dict[str, Any]:
     """The document at `path`. ValueError naming the file for one that is none."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: not a timeline: {error}") from error
+    document = read_document(path, what="so not a timeline")
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION or not isinstance(document.get("runs"), dict):
         raise ValueError(f"{path}: not a timeline of schema_version {SCHEMA_VERSION} (it has {version!r})")
+    try:
+        Timeline.model_validate(document)
+    except ValidationError as error:
+        raise ValueError(f"{path}: {finding(error)}") from error
     return dict(document)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from interleave.report.source import INJECTED_TAG, PARAMETERS_TAG
+from interleave.report.source import INJECTED_TAG, PARAMETERS_TAG, parsed
 
 DRAWING_PACKAGES = ("interleave.report", "interleave.lab")
 NOTEBOOK_MODULE = "interleave.report.notebook"
@@ -69,7 +69,7 @@ def imported_modules(notebook: NotebookNode) -> dict[str, Path]:
 
 def _imported_names(source: str) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

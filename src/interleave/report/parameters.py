@@ -18,12 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from interleave.report import source
 from interleave.report.parameter_docs import describe, type_name
-from interleave.report.readings import CoreLoader, is_finite, plain, readings
+from interleave.report.readings import is_finite, plain, read_yaml, readings
 from interleave.schedule.names import hint, nearest
 
 EXPERIMENTS = "interleave.lab.experiments"
@@ -115,13 +114,7 @@ def validate(given: Mapping[str, Any], model: type[BaseModel], notebook_name: st
 
 def read_parameter_file(path: Path) -> dict[str, Any]:
     """The mapping in a YAML or JSON file. Raises ParameterError naming the file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        loaded = yaml.load(text, CoreLoader)  # JSON is YAML
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"cannot read the parameter file {path}: {error}") from error
-    except yaml.YAMLError as error:
-        raise ParameterError(f"{path}: {' '.join(str(error).split())}") from error
+    loaded = read_yaml(path, ParameterError)  # JSON is YAML
     if not isinstance(loaded, dict) or not all(isinstance(name, str) for name in loaded):
         raise ParameterError(f"{path}: expected `name: value` lines (a mapping), got {type(loaded).__name__}")
     return loaded

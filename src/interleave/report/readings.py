@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
@@ -15,9 +16,21 @@ from pydantic import BaseModel
 
 
 class CoreLoader(yaml.SafeLoader):
-    """YAML 1.2's core types: `1e3` is a number, `no` and `2026-01-01` are strings; no repeated keys."""
+    """YAML 1.2's core types: `1e3` is a number, `no` and `2026-01-01` are strings; no repeated keys.
+
+    Nor explicit tags, which hold what no parameter takes, nor references: a few of them repeat a value a billion
+    times.
+    """
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise yaml.composer.ComposerError(None, None, "a reference to another value", event.start_mark)
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise yaml.composer.ComposerError(None, None, f"an explicit tag, {event.tag}", event.start_mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep)
@@ -45,6 +58,28 @@ CoreLoader.add_constructor(
 )
 
 
+def spelled(text: str) -> Any:
+    """What YAML says that `text` is. Raises yaml.YAMLError for anything that it cannot say."""
+    try:
+        return yaml.load(text, CoreLoader)
+    except RecursionError as error:
+        raise yaml.YAMLError("nested too deeply") from error
+    except ValueError as error:  # more digits than an int may have
+        raise yaml.YAMLError(str(error)) from error
+
+
+def read_yaml(path: Path, refused: type[ValueError]) -> Any:
+    """What a YAML or JSON file says. Raises `refused` naming the file, and the line where there is one."""
+    try:
+        return spelled(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise refused(f"cannot read {path}: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = path if mark is None else f"{path}:{mark.line + 1}"
+        raise refused(f"{where}: {' '.join(str(error).split())}") from error
+
+
 def readings(value: Any) -> list[Any]:
     """What `value` may stand for, most literal first; a string that spells nothing else is last."""
     found: list[Any] = []
@@ -53,7 +88,7 @@ def readings(value: Any) -> list[Any]:
             found.append(math.nan)
         else:
             with contextlib.suppress(yaml.YAMLError):
-                found.append(yaml.load(value, CoreLoader))
+                found.append(spelled(value))
         found += [_whole(reading) for reading in found]
         return [*found, value]
     return [plain(value), _whole(plain(value))]

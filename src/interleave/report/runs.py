@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
 
 from interleave.report.freshness import PageState, page_state
 from interleave.report.layout import executed_folder
 from interleave.report.run_list import Run as Run
 from interleave.report.run_list import load_runs as load_runs
+from interleave.report.source import load_notebook
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,6 @@ def find_pages(root: Path, site: Site, runs_root: Path | None = None) -> list[Pa
         for tier in site.tiers:
             path = runs_root / site.executed / tier / f"{run.notebook}.ipynb"
             if path.is_file():
-                pages.append(Page(run, tier, path, nbformat.read(path, as_version=4), runs_root))
+                pages.append(Page(run, tier, path, load_notebook(path), runs_root))
                 break
     return pages

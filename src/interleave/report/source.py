@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PARAMETERS_TAG = "parameters"
 INJECTED_TAG = "injected-parameters"
+NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)  # all that the parser answers with
 CAPTION_ROLE = "caption"  # an output that only JupyterLab needs: in the book the figure carries it
 
 
@@ -84,7 +85,7 @@ def literals(code: str, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     try:
         body = ast.parse(code).body
-    except SyntaxError as error:
+    except NOT_PYTHON as error:
         raise NotebookError(f"{name}: the parameters cell is not Python: {error}") from error
     for statement in body:
         target, value = _assignment(statement)
@@ -99,7 +100,7 @@ def literals(code: str, name: str) -> dict[str, Any]:
             )
         try:
             values[target] = ast.literal_eval(value)
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise NotebookError(
                 f"{name}: parameters cell, line {statement.lineno}: the value of {target!r} is not a literal"
             ) from error
@@ -112,16 +113,20 @@ def literal_calls(notebook: NotebookNode, function: str) -> list[str]:
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        try:
-            tree = ast.parse(cell.source)
-        except SyntaxError:  # a cell of IPython magics makes no such call
-            continue
-        for node in ast.walk(tree):
+        for node in ast.walk(parsed(cell.source)):
             if isinstance(node, ast.Call) and _called_name(node) == function and node.args:
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     found.append(first.value)
     return found
+
+
+def parsed(code: str) -> ast.Module:
+    """The tree of a cell; an empty one of what is no plain Python, such as IPython's magics."""
+    try:
+        return ast.parse(code)
+    except NOT_PYTHON:
+        return ast.Module([], [])
 
 
 def _experiment_name(notebook: NotebookNode, name: str) -> str:

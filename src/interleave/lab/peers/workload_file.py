@@ -14,12 +14,12 @@ left alone.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interleave.documents import parse_document
 from interleave.lab.paths import data_dir
 from interleave.lab.trace import Trace, TraceRow
 from interleave.schedule.names import nearest
@@ -94,16 +94,11 @@ class WorkloadFile:
         self.path = path
         try:
             content = path.read_bytes()
-            document = json.loads(content)
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise WorkloadError(f"cannot read workload file {path}: {error}") from error
-        except json.JSONDecodeError as error:
-            what = (
-                f"not JSON: {error.msg}"
-                if content.strip()
-                else "the file is empty; it must be an object of workloads"
-            )
-            raise WorkloadError(f"{path}:{error.lineno}: {what}") from error
+        if not content.strip():
+            raise WorkloadError(f"{path}:1: the file is empty; it must be an object of workloads")
+        document = parse_document(content, path, WorkloadError)
         if not isinstance(document, dict):
             raise WorkloadError(
                 f"{path}: must be an object of workloads by name, not a {type(document).__name__}"
