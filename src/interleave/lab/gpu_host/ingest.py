@@ -6,27 +6,25 @@ its own kind: points of two devices never share a folder.
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import shutil
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from interleave.documents import finding, parse_document
 from interleave.lab.files import StorageError
 from interleave.lab.gpu_host.run import MANIFEST, SCHEMA_VERSION, SUMMARY, num_failures
 from interleave.lab.gpu_host.sections import PROFILE, SECTIONS
+from interleave.lab.gpu_host.unpack import unpack
 from interleave.lab.results import PointStore
+from interleave.lab.tables import TableError
 
-MAX_BYTES = 512 * 2**20
-"""Of everything unpacked: an archive that would fill the disk is refused."""
 Text = Annotated[str, Field(min_length=1)]
+EXPERIMENTS = {section.experiment_name for section in SECTIONS}
 
 
 class Entry(BaseModel):
@@ -44,7 +42,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    started_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    started_at: Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
     device: Text
     size: Text
     git_commit: str | None
@@ -60,10 +58,14 @@ def file_archive(archive: Path, root: Path, *, unsound: bool = False) -> list[st
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _unpack(archive, folder)
+        unpack(archive, folder)
         manifest = _manifest(archive, folder)
-        points = list(_checked(archive, folder, manifest, root))
-        if not unsound and (reason := _why_unsound(folder, manifest)):
+        try:
+            points = list(_checked(archive, folder, manifest, root))
+            reason = "" if unsound else _why_unsound(folder, manifest)
+        except TableError as error:
+            raise ValueError(str(error).replace(f"{folder}/", f"{archive}: ")) from error
+        if reason:
             raise ValueError(f"{archive}: the run was not sound: {reason}; --unsound files it all the same")
         said, copies = [], []
         for source, target in points:
@@ -82,39 +84,25 @@ def file_archive(archive: Path, root: Path, *, unsound: bool = False) -> list[st
         return [*said, f"summary: {copies[-1][1]}"]
 
 
-def _unpack(archive: Path, folder: Path) -> None:
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            members = tar.getmembers()
-            for member in members:
-                path = PurePosixPath(member.name)
-                if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-                    raise ValueError(f"{archive}: {member.name!r} is no plain file of a run")
-            if sum(member.size for member in members) > MAX_BYTES:
-                raise ValueError(f"{archive}: more than {MAX_BYTES} bytes when unpacked")
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageError(f"cannot unpack {archive} in {folder}: {error.strerror}") from error
-        raise ValueError(f"{archive}: not an archive of `gpu-run`, or cut short: {error}") from error
-
-
 def _manifest(archive: Path, folder: Path) -> Manifest:
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{archive}: no sound {MANIFEST}: {error}") from error
+        found = parse_document((folder / MANIFEST).read_bytes(), Path(MANIFEST))
+    except OSError as error:
+        raise ValueError(f"{archive}: no sound {MANIFEST}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ValueError(f"{archive}: no sound {error}") from error
     version = found.get("schema_version") if isinstance(found, dict) else None
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:
         raise ValueError(
             f"{archive}: schema version {version} of {MANIFEST}, this code reads {SCHEMA_VERSION}"
         )
     try:
         manifest = Manifest.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{archive}: {MANIFEST}: {where}: {first['msg']}, got {first['input']!r}") from error
+        raise ValueError(f"{archive}: {MANIFEST}: {finding(error)}") from error
+    for entry in manifest.sections:
+        if entry.experiment not in (None, *EXPERIMENTS):
+            raise ValueError(f"{archive}: {MANIFEST}: unknown experiment {entry.experiment!r}")
     if manifest.size != "full":
         raise ValueError(f"{archive}: a dry run of size {manifest.size!r}: there is nothing to file")
     if not (folder / SUMMARY).is_file():
@@ -137,9 +125,8 @@ def _checked(
     archive: Path, folder: Path, manifest: Manifest, root: Path
 ) -> Iterator[tuple[PointStore, PointStore]]:
     """(what came, where it goes) of each experiment, once every point of it has been read."""
-    known = {section.experiment_name for section in SECTIONS}
     for path in sorted((folder / "results" / PROFILE).glob("*")):
-        if path.name not in known:
+        if path.name not in EXPERIMENTS:
             raise ValueError(f"{archive}: unknown experiment {path.name!r}")
         source = PointStore(folder / "results", PROFILE, path.name)
         target = PointStore(root, PROFILE, path.name)
