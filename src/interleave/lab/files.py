@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
 from pathlib import Path
+
+_HERE = re.sub(r"[^A-Za-z0-9]+", "", platform.node()) or "here"
+"""This machine, in the names of temporary files: a folder may be shared, and process numbers are not."""
 
 
 class StorageError(ValueError):
@@ -14,11 +19,13 @@ def write_atomically(path: Path, text: str) -> None:
     """Write `text` (UTF-8, line ends as given) to a temporary file beside `path`, then rename it.
 
     A reader sees the old file or the new one. On failure (full disk, read-only folder) `path` is as
-    it was, no temporary file stays behind, and StorageError names the path and the reason.
+    it was, no temporary file stays behind, and StorageError names the path and the reason. What a process
+    of this machine left behind that was killed while it wrote into the folder is removed.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(path.parent)
         try:
             with temporary.open("w", encoding="utf-8", newline="") as file:
                 file.write(text)
@@ -30,6 +37,23 @@ def write_atomically(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _remove_left_behind(folder: Path) -> None:
+    for left in folder.glob(f".*.{_HERE}-*.tmp"):
+        pid = left.name.removesuffix(".tmp").rpartition("-")[2]
+        if pid.isdecimal() and not _is_running(int(pid)):
+            left.unlink(missing_ok=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
 
 
 def check_writable(path: Path) -> None:

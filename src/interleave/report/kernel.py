@@ -78,7 +78,7 @@ def kernel_manager(
     environment: added to this process's; folder: where its connection file lives.
     """
     escaped = {name: value.replace("$", "$$") for name, value in environment.items()}
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    command = [sys.executable, "-m", "interleave.report.kernel_process", "-f", "{connection_file}"]
 
     class OwnKernelManager(AsyncKernelManager):
         def __init__(self, **options: Any) -> None:
