@@ -102,6 +102,21 @@ def test_edited_and_foreign_pages_are_broken(published: Path, tmp_path: Path) ->
     assert "there is no notebooks/01_toy.ipynb" in str(page_state(published, "cpu"))
 
 
+def test_half_written_pages_and_points_are_broken_and_named(published: Path, out: Path) -> None:
+    point = next((out / "data/results/cpu/counting").glob("*.csv"))
+    whole = point.read_text()
+    point.write_text(whole[:-20])
+    state = page_state(published, "cpu")
+    assert state.state == BROKEN
+    assert f"one of its points cannot be read: {point}:" in str(state)
+    point.write_text(whole)
+    assert page_state(published, "cpu").state == FRESH
+    published.write_text(published.read_text()[:-200])
+    state = page_state(published, "cpu")
+    assert state.state == BROKEN
+    assert f"{published} is not a valid notebook" in str(state)
+
+
 def test_templates_are_kept_stripped_and_say_python3(published: Path, tmp_path: Path) -> None:
     template = tmp_path / "notebooks" / "01_toy.ipynb"
     edit(template, lambda notebook: notebook.cells[1].update(execution_count=1))

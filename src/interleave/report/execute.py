@@ -6,6 +6,7 @@ own verdict is not used: after a dead kernel or a time limit it still says `comp
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import re
@@ -28,6 +29,7 @@ from interleave.report.source import INJECTED_TAG, PARAMETERS_TAG
 
 TRACEBACK_LINES = 8
 LOOK_EVERY_S = 0.25
+STORAGE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 logging.getLogger("papermill").addHandler(logging.NullHandler())
@@ -128,6 +130,10 @@ def execute(
         failure = f"{clock.running}: the kernel {watch.describe_death()}"
     except RuntimeError as error:  # the kernel never answered
         failure = f"{clock.running}: {error}; the kernel {watch.describe_death()}"
+    except OSError as error:
+        if error.errno not in STORAGE_FAULTS:
+            raise
+        failure = f"{clock.running}: {error.strerror or error}, in the scratch folder {folder}"
     except (KeyboardInterrupt, SystemExit):
         # The cell's task is left behind and would report the kernel's end when it is collected.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)

@@ -14,6 +14,7 @@ from interleave.lab.measure import experiment_code, is_fresh
 from interleave.lab.paths import repo_root
 from interleave.lab.provenance import prediction_sha256
 from interleave.lab.results import PointStore
+from interleave.lab.tables import TableError
 from interleave.report.checks import faults
 from interleave.report.evidence import chapters, keys_of, stored_results
 from interleave.report.fingerprint import KEY_PARTS, code_hash, figures_code_hash, page_key
@@ -25,7 +26,7 @@ from interleave.report.layout import (
     source_notebooks,
 )
 from interleave.report.parameters import ParameterizedSource, experiment_params, read_source, validate
-from interleave.report.source import load_notebook
+from interleave.report.source import NotebookError, load_notebook
 
 FRESH, RENDER, STALE, BROKEN = "fresh", "render again", "stale", "broken"
 
@@ -62,11 +63,14 @@ def page_states(profiles: tuple[str, ...] = COMMITTED_PROFILES) -> list[PageStat
 def page_state(path: Path, profile: str, root: Path | None = None) -> PageState:
     """The state of one executed notebook; root: below which its points are stored, if not the output root."""
     root = root or output_root()
-    notebook = load_notebook(path)
+    try:
+        notebook = load_notebook(path)
+    except NotebookError as error:
+        return PageState(path.stem, profile, BROKEN, [str(error)])
     block = notebook.metadata.get("interleave", {})
     template = repo_root() / "notebooks" / path.name
     broken = list(faults(notebook))
-    if not block:
+    if not block or not isinstance(block, dict):
         broken.append("it was not made by `interleave run`: no provenance")
     elif not {*KEY_PARTS, "page_key"} <= block.keys():
         broken.append("its provenance is incomplete")
@@ -77,7 +81,10 @@ def page_state(path: Path, profile: str, root: Path | None = None) -> PageState:
     if broken:
         return PageState(path.stem, profile, BROKEN, broken)
     source = read_source(template)
-    stale = list(_stale_points(block, source, profile, root))
+    try:
+        stale = list(_stale_points(block, source, profile, root))
+    except TableError as error:
+        return PageState(path.stem, profile, BROKEN, [f"one of its points cannot be read: {error}"])
     if stale:
         return PageState(path.stem, profile, STALE, stale)
     changed = []

@@ -25,7 +25,13 @@ from interleave.report.checks import faults, numbers
 from interleave.report.execute import Execution, execute
 from interleave.report.fingerprint import code_hash, figures_code_hash, page_key
 from interleave.report.kernel import kernel_environment
-from interleave.report.layout import OUT_VARIABLE, executed_folder, failed_folder, output_root
+from interleave.report.layout import (
+    OUT_VARIABLE,
+    executed_folder,
+    failed_folder,
+    output_root,
+    results_root,
+)
 from interleave.report.normalise import as_text, normalise
 from interleave.report.parameters import (
     ParameterizedSource,
@@ -104,7 +110,7 @@ def run_notebook(
             hear=lambda message: _hear(message, heard, say),
         )
     page = _judge(execution, source, params, profile, overrides or {}, heard, home)
-    write_atomically(destination, as_text(page))
+    _publish(page, destination, source, home)
     wall_s = time.monotonic() - started
     done = "published" if root is None else "kept apart:"
     say(f"  {done} {_relative(destination)} after {wall_s:.1f} s")
@@ -185,6 +191,18 @@ def _judge(
         reason = "it ran to its end, but is not fit to publish:\n    " + "\n    ".join(problems)
         raise RunFailed(_keep(page, source, reason, root))
     return page
+
+
+def _publish(page: NotebookNode, destination: Path, source: ParameterizedSource, root: Path) -> None:
+    block = page.metadata["interleave"]
+    points = (
+        results_root(block["profile"], root) / block["profile"] / source.experiment_name.rpartition(".")[2]
+    )
+    try:
+        write_atomically(destination, as_text(page))
+    except StorageError as error:
+        kept = f"its {len(block['point_keys'])} points are stored in {points}; the same command goes on from there"
+        raise RunFailed(f"{source.path.stem} failed: {error}; {kept}") from error
 
 
 def _keep(notebook: NotebookNode, source: ParameterizedSource, reason: str, root: Path) -> str:
