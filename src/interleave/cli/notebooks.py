@@ -111,17 +111,28 @@ def run(
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Check the quick run's pages too.")
-def check(quick: bool) -> None:
+@click.option("--reproduce", "page", metavar="PAGE", help="Make this page again and compare its numbers.")
+@keeps("published pages and points are as they were")
+def check(quick: bool, page: str | None) -> None:
     """Check the notebooks and the published pages: content, and whether they are up to date.
 
     Exit code 1 if a template is not in order, a page holds what it must not, or a page would look
     different if it were rendered again. A page whose points are stale is listed; the book shows it with a
     badge, and a built book that does not is at fault too.
 
+    --reproduce measures all that one page (a notebook's name, or an executed notebook; with --quick, the
+    quick run's) is made from once more, apart. A simulated or published number has to be equal, a measured
+    one within the range of its repeats, and a page without a measured one equal to the last byte. Exit code
+    1 where something is not.
+
     \b
-    Example:
+    Examples:
       interleave check
+      interleave check --reproduce closed_batches
     """
+    if page is not None:
+        _reproduce(page, quick)
+        return
     from interleave.report.badges import built_without_badge
     from interleave.report.freshness import page_states, source_faults
     from interleave.report.layout import COMMITTED_PROFILES
@@ -133,3 +144,22 @@ def check(quick: bool) -> None:
     wrong = len(faults) + sum(not state.acceptable for state in states)
     click.echo(f"{len(states)} published pages checked, {wrong} things to put in order")
     click.get_current_context().exit(1 if wrong else 0)
+
+
+def _reproduce(name: str, quick: bool) -> None:
+    """Say how a page came out that was made again; exit code 1 if otherwise than it has to."""
+    from interleave.report.difference_text import terminal_lines
+    from interleave.report.reproduce import reproduce
+
+    unwind_on_sigterm()
+    found = reproduce(name, quick=quick, say=click.echo)
+    click.echo("\n" + "\n".join(terminal_lines(found.difference)) + "\n")
+    for line in found.wrong:
+        click.echo(f"not as published: {line}")
+    if found.unjudged:
+        click.echo(f"moved, with no range beside them to judge by: {', '.join(found.unjudged)}")
+    if not found.wrong:
+        click.echo(
+            "reproduced: nothing differs that has to be equal, and nothing beyond the range of its repeats"
+        )
+    click.get_current_context().exit(1 if found.wrong else 0)

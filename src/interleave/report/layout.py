@@ -58,6 +58,11 @@ def tried_root(root: Path) -> Path:
     return root / "_build" / "try"
 
 
+def reproduced_root(root: Path) -> Path:
+    """Where pages that are made again leave themselves and their points: laid out like a checkout of its own."""
+    return root / "_build" / "reproduced"
+
+
 def results_root(profile: str, root: Path) -> Path:
     """The root of the point store that holds a profile's results."""
     return root / "data" / "results" if profile in COMMITTED_PROFILES else root / "_build" / "results"

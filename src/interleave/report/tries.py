@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from interleave.lab.paths import repo_root
 from interleave.lab.results import PointStore
 from interleave.report.book import build_site
@@ -23,6 +21,7 @@ from interleave.report.layout import executed_folder, failed_folder, output_root
 from interleave.report.parameters import read_source
 from interleave.report.runner import RunFailed, resolve_parameters, run_notebook
 from interleave.report.runs import Page, Run, find_pages, load_runs, try_site
+from interleave.report.source import load_notebook
 
 USUAL = "quick"  # what a try is compared with where its own profile has no page
 
@@ -107,17 +106,16 @@ def standing_page(path: Path, profile: str) -> Page | None:
 
 def read_page(path: Path, tier: str, root: Path) -> Page:
     """An executed notebook with its entry of the run list, or one made up for a notebook that has none."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = load_notebook(path)
     named = {run.notebook: run for run in load_runs(repo_root())}
     made_up = Run(path.stem, str(notebook.metadata.get("interleave", {}).get("experiment")), path.stem)
     return Page(named.get(path.stem, made_up), tier, path, notebook, root)
 
 
-def copy_points(profile: str, root: Path) -> None:
-    """Give a try all points that the profile has, so that it measures only what is missing."""
+def copy_points(profile: str, root: Path, leave: str = "") -> None:
+    """Give a run apart all points that the profile has, less those of the experiment `leave`, so that it measures
+    only what is missing."""
     stored = results_root(profile, output_root()) / profile
     if stored.is_dir():
-        half_written = shutil.ignore_patterns(".*")
-        shutil.copytree(
-            stored, results_root(profile, root) / profile, ignore=half_written, dirs_exist_ok=True
-        )
+        ignored = shutil.ignore_patterns(".*", leave)  # the first are half-written
+        shutil.copytree(stored, results_root(profile, root) / profile, ignore=ignored, dirs_exist_ok=True)
