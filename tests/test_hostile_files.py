@@ -118,7 +118,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         Kind("again.json", (folder / "s.json").read_bytes(), sweep),
         Kind("timeline.json", (folder / "t.json").read_bytes(), read_timeline),
         Kind("manifest.json", json.dumps(manifest).encode(), a_manifest),
-        Kind("values.yaml", b"rows: [8, 16]\nscale: 1e1\nengines: [paged]\nmodel: tiny  # small\n", parameters),
+        Kind("values.yaml", b"rows: [8, 16]\nchunk_budget: 1e1\nengines: [paged]\nmodel: tiny  # small\n", parameters),
         Kind("values.json", b'{"rows": [8, 16], "scale": 4, "engines": ["paged"], "model": "tiny"}', parameters),
         Kind("book/runs.yml", b"- notebook: 01_a\n  experiment: a\n  title: A\n  headline: true\n", run_list),
         Kind("05_x.ipynb", (ROOT / "notebooks/05_closed_batches.ipynb").read_bytes(), read_source),
