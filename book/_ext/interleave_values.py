@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
@@ -113,6 +114,11 @@ class Value(SphinxRole):
         return [node], []
 
 
+def heading(cell: str | dict[str, str | None]) -> str | dict[str, str | None]:
+    """A unit stays with the word before it; else a long heading may break, so that its column stays narrow."""
+    return cell.replace(" [", "\N{NO-BREAK SPACE}[") if isinstance(cell, str) else cell
+
+
 def unbroken(cell: str | dict[str, str | None]) -> str | dict[str, str | None]:
     """A number stays together with its unit; what stands in brackets behind it may go to the next line."""
     if isinstance(cell, str):
@@ -141,16 +147,17 @@ class ResultsTable(SphinxDirective):
             table += nodes.title("", self.options["caption"])
         group = nodes.tgroup("", cols=len(spec["header"]))
         group += [nodes.colspec(colwidth=1) for _ in spec["header"]]
-        group += nodes.thead("", self.row(spec["header"], spec["align"]))
-        group += nodes.tbody("", *[self.row(row, spec["align"]) for row in spec["rows"]])
+        group += nodes.thead("", self.row(spec["header"], spec["align"], heading))
+        group += nodes.tbody("", *[self.row(row, spec["align"], unbroken) for row in spec["rows"]])
         table += group
         return [table]
 
-    def row(self, cells: list[Any], align: list[str]) -> nodes.row:
+    def row(self, cells: list[Any], align: list[str], joined: Callable[[Any], Any]) -> nodes.row:
+        """joined: keeps together what belongs together in a cell of numbers."""
         row = nodes.row()
         for cell, side in zip(cells, align, strict=True):
             entry = nodes.entry("", classes=[f"text-{side}"])
-            entry += self.cell(unbroken(cell) if side == "right" else cell)
+            entry += self.cell(joined(cell) if side == "right" else cell)
             row += entry
         return row
 
