@@ -33,13 +33,13 @@ from interleave.engine.loop import RunClock, serve_arrivals  # noqa: E402
 from interleave.model.decoder import Decoder  # noqa: E402
 from interleave.schedule.request import Request  # noqa: E402
 
-MAX_ROWS, BLOCK_TOKENS, NUM_BLOCKS = 16, 8, 64
-LONGEST_PROMPT, LONGEST_ANSWER = 48, 16
+MAX_ROWS, BLOCK_TOKENS, NUM_BLOCKS = 16, 4, 56
+LONGEST_PROMPT, LONGEST_ANSWER = 24, 24
 SAMPLES = 100
 
 
 def bursts(count: int, rng: random.Random) -> Iterator[Request]:
-    """One to 64 at once, and then a pause; about what the engine keeps up with over a while."""
+    """One to 64 at once, and then a pause; about what the engine keeps up with over a while, and a full pool in between."""
     number, due_s = 0, 0.0
     while number < count:
         size = min(rng.randint(1, 64), count - number)
@@ -47,7 +47,7 @@ def bursts(count: int, rng: random.Random) -> Iterator[Request]:
             prompt_len, budget = rng.randint(1, LONGEST_PROMPT), rng.randint(1, LONGEST_ANSWER)
             yield request(f"r{number}", prompt_len, budget, due_s=due_s)
             number += 1
-        due_s += size * rng.uniform(0.5, 1.5)
+        due_s += size * rng.uniform(1.0, 3.0)
 
 
 class Notes:
