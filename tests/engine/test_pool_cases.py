@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 import torch
@@ -83,7 +84,8 @@ def test_half_a_prefill_does_not_block_itself(name: str) -> None:
 def test_a_thousand_requests_of_one_token(name: str) -> None:
     """No decode step, the free list full, and nothing left behind: no tensor, and less than a string a request.
 
-    A leak grows with the requests. What Python and torch keep for later stays below half the bound.
+    A leak grows with the requests, in every wave of them; what Python and torch keep for later does not, though in
+    one wave, after other tests, it may come to more than the bound.
     """
     subject = engine(name, micro(), max_rows=32, block_tokens=8, max_request_tokens=16)
 
@@ -98,13 +100,14 @@ def test_a_thousand_requests_of_one_token(name: str) -> None:
     tracemalloc.start()
     try:
         wave(500)  # what is kept for good, however many come, is there now
-        tensors, (before, _) = live_tensors(), tracemalloc.get_traced_memory()
-        wave(1000)
-        after, _ = tracemalloc.get_traced_memory()
+        tensors, kept = live_tensors(), [tracemalloc.get_traced_memory()[0]]
+        for _ in range(3):
+            wave(1000)
+            kept.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
     assert live_tensors() == tensors
-    assert after - before < 1000 * 50
+    assert min(after - before for before, after in pairwise(kept)) < 1000 * 50
     subject.check()
     assert subject.scheduler.pool.num_free == subject.scheduler.pool.num_blocks
 
