@@ -73,13 +73,13 @@ def test_refusals_take_one_line_and_exit_2() -> None:
         (["run", "05", "-p", "seed", "1", "-p", "seed", "2"], "'seed' is given twice"),
         (["run", "05", "-p", "profile", "cpu"], "--profile"),
         (["run", "05", "--profile", "cpy"], "'cpy' is not one of"),
-        (["run", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
+        (["run", "05", "--params-file", "nothing.yaml"], "cannot read nothing.yaml: "),
         (["params", "99"], "unknown notebook '99'"),
         (["try", "05_closed"], "did you mean '05_closed_batches'"),
         (["try", "05", "-p", "scal", "4"], "did you mean 'scale'"),
         (["try", "05", "-p", "seed", "1", "-p", "seed", "2"], "'seed' is given twice"),
         (["try", "05", "-p", "profile", "cpu"], "--profile"),
-        (["try", "05", "--params-file", "nothing.yaml"], "cannot read the parameter file nothing.yaml"),
+        (["try", "05", "--params-file", "nothing.yaml"], "cannot read nothing.yaml: "),
         (["publish", "99"], "unknown notebook '99'"),
     ],
 )
@@ -154,7 +154,7 @@ def test_each_command_says_what_its_interruption_leaves(monkeypatch: pytest.Monk
         *("bench closed", "bench open", "bench peers"),
     }
     assert says.keys() - {"run", "report", "simulate sweep", "bench closed", "bench open", "bench peers"} == {
-        *("weights", "generate", "book", "gpu-run"),
+        *("weights", "generate", "book", "check", "gpu-run"),
     }
 
     def interrupted(*_: object, **__: object) -> None:

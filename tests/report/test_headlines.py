@@ -110,7 +110,7 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
         ("closed_batches", batch_headlines(pd.DataFrame(batches(dict.fromkeys(LADDER, 1.0))))),
     ):
         known |= {f"{experiment}.{name}" for name in {**said.settings, **said.measured}}
-    known |= {"arrival_curves", "closed_batches"}
+    known |= {"arrival_curves", "closed_batches", "status.pages"}
     known |= {name for drawing in drawings(ROOT, [], ROOT) for name in drawing.values}
     (line,) = stored_timelines(ROOT, [], ROOT)
     measured = timeline_drawing(replace(line, mark="measured-cpu"))
