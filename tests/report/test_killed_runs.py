@@ -26,6 +26,7 @@ from toys import steady
 from interleave.lab.results import PointStore
 from interleave.report.checks import faults
 from interleave.report.fingerprint import page_key
+from interleave.report.layout import failed_folder
 
 pytestmark = pytest.mark.slow
 
@@ -58,9 +59,11 @@ def sweep(write_notebook: Callable[..., Path]) -> list[str]:
 
 
 def result_of(out: Path) -> dict[str, Any]:
-    """Everything below the output root, without moments and durations."""
+    """Everything below the output root, without moments and durations, and without what is kept of failed runs."""
     files: dict[str, Any] = {}
     for path in sorted(path for path in out.rglob("*") if path.is_file()):
+        if failed_folder(out) in path.parents:
+            continue
         name, text = path.relative_to(out).as_posix(), path.read_text()
         if path.suffix == ".csv":
             files[name] = text
