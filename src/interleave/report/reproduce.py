@@ -102,8 +102,9 @@ def compared(before: Page, after: Page) -> Reproduction:
     """Judge a page against the one that it should equal."""
     found = difference(before, after)
     moved = [one for one in found.moved if one.size != 0]
-    wrong = [f"{one.name}: {reason}" for one in moved if (reason := fault(one, before))]
-    unjudged = [one.name for one in moved if not fault(one, before) and one.noise is None]
+    faults = {one.name: fault(one, before) for one in moved}
+    wrong = [f"{name}: {reason}" for name, reason in faults.items() if reason]
+    unjudged = [one.name for one in moved if not faults[one.name] and one.noise is None]
     marks = {number.get("mark", before.mark) for number in before.origin["numbers"].values()}
     if marks <= set(EXACT_MARKS) and before.mark in EXACT_MARKS:
         wrong += other_outputs(before.notebook, after.notebook)
