@@ -3,18 +3,21 @@
 import itertools
 import sys
 
+import psutil
 import pytest
 
-from interleave.lab.peers.engines import OUR_ENGINE, PEERS, Engine
+from interleave.lab.peers import process
+from interleave.lab.peers.engines import OUR_ENGINE, PEERS, Engine, Found
+from interleave.lab.peers.measure import PeersConfig, compare
 from interleave.lab.peers.process import EngineProcess, PeerError
-from interleave.lab.peers.workload_file import Workload, WorkloadFile
+from interleave.lab.peers.workload_file import Ask, Workload, WorkloadFile
 
 OPTIONS = {"threads": 1, "engine": "mixed", "chunk_budget": 16, "rows": 4, "cache_gb": 1, "longest": 80}
 
 
 def served(engine, folder, *workloads):
-    with EngineProcess(engine, sys.executable, {**OPTIONS, "model": str(folder)}) as process:
-        return process.hello, [process.serve(workload) for workload in workloads]
+    with EngineProcess(engine, sys.executable, {**OPTIONS, "model": str(folder)}) as running:
+        return running.hello, [running.serve(workload) for workload in workloads]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +67,8 @@ def test_this_engine_says_what_it_keeps(tiny_folder, small_file):
     workload = WorkloadFile(small_file).workload("peer-mixed32")
     with EngineProcess(
         OUR_ENGINE, sys.executable, {**OPTIONS, "model": str(tiny_folder), "touch_pool": True}
-    ) as process:
-        memory, run = process.hello["memory"], process.serve(workload)
+    ) as running:
+        memory, run = running.hello["memory"], running.serve(workload)
     if memory is None:
         pytest.skip("this system does not tell a process its memory")
     assert (
@@ -81,6 +84,51 @@ def test_a_process_that_fails_says_why(tmp_path):
     broken = Engine("broken", "broken", "no_such_adapter", "", "", "folder")
     with pytest.raises(PeerError, match="No module named"):
         served(broken, tmp_path)
+
+
+def script(tmp_path, body):
+    """An interpreter that does something else than what it is asked."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+HELLO = """echo '{"versions": {}, "flags": {}, "load_s": 0, "memory": null}'"""
+
+
+def test_a_process_that_hangs_is_ended_with_its_workers(tmp_path, monkeypatch):
+    python = script(tmp_path, f"sleep 1234.5 & {HELLO}; wait")
+    with EngineProcess(PEERS["vllm"], python, OPTIONS) as engine:
+        monkeypatch.setattr(process, "ANSWER_LIMIT_S", 0.5)
+        with pytest.raises(PeerError, match=r"vLLM, CPU gave no answer within 0.5 s and was ended") as caught:
+            engine.serve(Workload("any", (Ask((1,), 1),)))
+    assert caught.value.engine is PEERS["vllm"]
+    assert not any("1234.5" in (each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+
+
+def test_a_process_that_never_reads_is_ended_too(tmp_path, monkeypatch):
+    python = script(tmp_path, f"{HELLO}; exec sleep 1234.5")
+    with EngineProcess(PEERS["vllm"], python, OPTIONS) as engine:
+        monkeypatch.setattr(process, "ANSWER_LIMIT_S", 0.5)
+        with pytest.raises(PeerError, match="vLLM, CPU"):
+            engine.serve(Workload("long", (Ask((1,) * 10**6, 1),)))
+
+
+def test_a_peer_that_speaks_of_this_engine_fails_alone(tiny_folder, small_file, tmp_path):
+    """Whose failure it is comes with the error: a message may hold anybody's name."""
+    broken = Found(PEERS["vllm"], script(tmp_path, "echo this engine is broken >&2; exit 3"))
+    able, said = Found(PEERS["hf-generate"], sys.executable), []
+    config = PeersConfig(1, ("check",), runs=1)
+    file = WorkloadFile(small_file)
+    found = compare(config, [broken, able], file, lambda _: tiny_folder, sys.executable, said.append)
+    assert found.failures.keys() == {"vllm"}
+    assert "this engine is broken" in found.failures["vllm"]
+    assert found.checks["hf-generate"] == found.checks["ours"]
+    ours_fails = script(tmp_path, "echo no such thing >&2; exit 3")
+    with pytest.raises(PeerError, match="no such thing") as caught:
+        compare(config, [able], file, lambda _: tiny_folder, ours_fails)
+    assert caught.value.engine is OUR_ENGINE
 
 
 def in_order(run):

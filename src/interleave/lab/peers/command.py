@@ -15,7 +15,7 @@ from interleave.lab.peers.document import peers_document
 from interleave.lab.peers.engines import OUR_ENGINE, OUR_SIDE, Absent, Engine, Found, find_peers
 from interleave.lab.peers.gguf_files import FILE_TYPES, ensure_gguf
 from interleave.lab.peers.kinds import DISTURB, WARMUP
-from interleave.lab.peers.measure import Measurement, PeersConfig, compare, engine_options
+from interleave.lab.peers.measure import DECODE_STEPS, Measurement, PeersConfig, compare, engine_options
 from interleave.lab.peers.own import starts_s
 from interleave.lab.peers.workload_file import WorkloadFile, default_file
 from interleave.lab.provenance import utc_now
@@ -28,7 +28,6 @@ from interleave.model.weights_gguf import ensure_smollm2
 from interleave.schedule.names import nearest
 
 STARTS = 3
-DECODE_STEPS = 6.0
 ADAPTIVE_ENGINES = tuple(name for name, spec in ENGINES.items() if spec.policy in ("chunked", "mixed"))
 """They cut prompts, so a target can say how finely."""
 

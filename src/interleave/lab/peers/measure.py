@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interleave.lab.peers.engines import OUR_ADAPTIVE, OUR_ENGINE, OURS, Engine, Found
+from interleave.lab.peers.engines import OUR_ADAPTIVE, OUR_ENGINE, OUR_SIDE, OURS, Engine, Found
 from interleave.lab.peers.kinds import DISTURB, KINDS, WARMUP, workloads_of
 from interleave.lab.peers.process import EngineProcess, PeerError
 from interleave.lab.peers.run_rows import check_line, run_row, shown
@@ -24,6 +24,7 @@ from interleave.schedule.names import nearest
 
 SLOW_S = 30.0
 FEWEST_PAIRS = 3
+DECODE_STEPS = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class PeersConfig:
     rows: int = 32
     cache_gb: int = 2
     tpot_target_s: float | None = None
-    decode_steps: float = 6.0
+    decode_steps: float = DECODE_STEPS
     latency: str | None = None
 
     def __post_init__(self) -> None:
@@ -126,7 +127,7 @@ def compare(
                 pair.append(stack.enter_context(EngineProcess(peer.engine, peer.python, theirs)))
                 _pairs(config, pair, workloads, warmup, found, say)
             except (PeerError, OSError) as error:
-                if isinstance(error, PeerError) and OUR_ENGINE.label in str(error):
+                if isinstance(error, PeerError) and error.engine.name in OUR_SIDE:
                     raise
                 found.failures[peer.engine.name] = str(error)
                 say(f"{peer.engine.label}: {error}")
