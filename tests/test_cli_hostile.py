@@ -19,6 +19,7 @@ COMMANDS = {
     "sweep.json": ["simulate", "sweep", "--num-requests", "100", "--json", "{}"],
     "gpu-run.tar.gz": ["ingest", "{}"],
     "01_x.ipynb": ["run", "{}"],
+    "model/config.json": ["generate", "--prompt", "x", "--model", "{folder}/model"],
 }
 CONTENTS = {
     "empty": b"",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAX_SIZE = 2**22
+"""Of any size in a config: four times the largest there is, and small enough to allocate a table of."""
+
 
 class ModelError(ValueError):
     """A model that cannot be used, with the reason: unknown name, bad config, missing tensor."""
@@ -56,6 +59,8 @@ class ModelConfig:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"model config: {field} must be an integer of at least 1, got {value!r}")
+            if value > MAX_SIZE:
+                raise ValueError(f"model config: {field} must be at most {MAX_SIZE}, got {value!r}")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(
                 f"model config: {self.num_attention_heads} attention heads cannot share "

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from interleave.documents import read_document
 from interleave.model.config import Llama3Scaling, ModelConfig, ModelError
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
@@ -53,17 +54,17 @@ def read_config(folder: Path) -> ModelConfig:
         ids = read_json(generation).get("eos_token_id")
         if ids is not None:
             data = {**data, "eos_token_id": ids}
-    return parse_config(data, folder.name)
+    try:
+        return parse_config(data, folder.name)
+    except ValueError as error:
+        raise ModelError(f"{folder / 'config.json'}: {error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ModelError names the file when it is missing or broken."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; a model folder needs it") from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: cannot be read as JSON: {error}") from error
+    if not path.exists():
+        raise ModelError(f"{path}: no such file; a model folder needs it")
+    data = read_document(path, ModelError)
     if not isinstance(data, dict):
         raise ModelError(f"{path}: holds a JSON {type(data).__name__}, not an object")
     return data
@@ -85,11 +86,15 @@ def parse_config(data: dict[str, Any], name: str) -> ModelConfig:
             raise ModelError(f"{name}: {key}={value!r} is not implemented; supported: {what}")
     if family == "llama" and data.get("attention_bias"):
         raise ModelError(f"{name}: attention_bias=True (a bias on o_proj too) is not implemented for llama")
-    if set(data.get("layer_types") or ()) - {"full_attention"}:
-        raise ModelError(f"{name}: layer_types {sorted(set(data['layer_types']))} are not all full_attention")
+    layers = data.get("layer_types") or []
+    if not isinstance(layers, list) or any(kind != "full_attention" for kind in layers):
+        raise ModelError(f"{name}: layer_types {layers!r} are not all full_attention")
+    tied = data.get("tie_word_embeddings") or False
+    if not isinstance(tied, bool):
+        raise ModelError(f"{name}: config key tie_word_embeddings must be true or false, got {tied!r}")
     heads = _integer(data, "num_attention_heads", name)
     hidden = _integer(data, "hidden_size", name)
-    if data.get("head_dim") is None and hidden % heads:
+    if data.get("head_dim") is None and (heads < 1 or hidden % heads):
         raise ModelError(f"{name}: hidden_size {hidden} is no multiple of num_attention_heads {heads}")
     theta, scaling = _rope(data, name)
     return ModelConfig(
@@ -99,15 +104,15 @@ def parse_config(data: dict[str, Any], name: str) -> ModelConfig:
         num_hidden_layers=_integer(data, "num_hidden_layers", name),
         num_attention_heads=heads,
         num_key_value_heads=_integer(data, "num_key_value_heads", name, heads),
-        head_dim=_integer(data, "head_dim", name, hidden // heads),
+        head_dim=_integer(data, "head_dim", name, hidden // max(heads, 1)),
         rms_norm_eps=_number(data, "rms_norm_eps", name),
         rope_theta=theta,
         rope_scaling=scaling,
         max_position_embeddings=_integer(data, "max_position_embeddings", name),
-        tie_word_embeddings=bool(data.get("tie_word_embeddings", False)),
+        tie_word_embeddings=tied,
         qkv_bias=family == "qwen2",
-        bos_token_id=data.get("bos_token_id"),
-        eos_token_ids=_token_ids(data.get("eos_token_id"), name),
+        bos_token_id=next(iter(_token_ids(data, "bos_token_id", name)), None),
+        eos_token_ids=_token_ids(data, "eos_token_id", name),
         name=name,
     )
 
@@ -115,14 +120,16 @@ def parse_config(data: dict[str, Any], name: str) -> ModelConfig:
 def _rope(data: dict[str, Any], name: str) -> tuple[float, Llama3Scaling | None]:
     """Base and scaling, from `rope_parameters` (transformers 5) or `rope_theta` + `rope_scaling`."""
     rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    theta = rope.get("rope_theta", data.get("rope_theta", 10000.0))
+    if not isinstance(rope, dict):
+        raise ModelError(f"{name}: rope_parameters or rope_scaling must be an object, got {rope!r}")
+    theta = _number({"rope_theta": 10000.0, **data, **rope}, "rope_theta", name)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise ModelError(
             f"{name}: partial_rotary_factor={rope['partial_rotary_factor']!r} is not implemented"
         )
     if kind == "default":
-        return float(theta), None
+        return theta, None
     if kind != "llama3":
         raise ModelError(f"{name}: rope type {kind!r} is not implemented; supported: 'default', 'llama3'")
     scaling = Llama3Scaling(
@@ -131,7 +138,11 @@ def _rope(data: dict[str, Any], name: str) -> tuple[float, Llama3Scaling | None]
         high_freq_factor=_number(rope, "high_freq_factor", name),
         original_max_position_embeddings=_integer(rope, "original_max_position_embeddings", name),
     )
-    return float(theta), scaling
+    if not 0.0 < scaling.low_freq_factor < scaling.high_freq_factor or scaling.factor <= 0.0:
+        raise ModelError(
+            f"{name}: rope type 'llama3' needs 0 < low < high frequency factor and factor > 0: {rope}"
+        )
+    return theta, scaling
 
 
 def _integer(data: dict[str, Any], key: str, name: str, default: int | None = None) -> int:
@@ -144,13 +155,14 @@ def _integer(data: dict[str, Any], key: str, name: str, default: int | None = No
 
 def _number(data: dict[str, Any], key: str, name: str) -> float:
     value = data.get(key)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < 1e300:
         raise ModelError(f"{name}: config key {key} must be a number, got {value!r}")
     return float(value)
 
 
-def _token_ids(value: object, name: str) -> tuple[int, ...]:
+def _token_ids(data: dict[str, Any], key: str, name: str) -> tuple[int, ...]:
+    value = data.get(key)
     ids = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids):
-        raise ModelError(f"{name}: eos_token_id must be an integer or a list of them, got {value!r}")
+        raise ModelError(f"{name}: {key} must be an integer or a list of them, got {value!r}")
     return tuple(ids)

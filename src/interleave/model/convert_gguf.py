@@ -7,14 +7,18 @@ model, so anything else in the file (another architecture, tokenizer or tensor) 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gguf import GGUFReader, dequantize
 from safetensors.numpy import save_file
 
 from interleave.model.config import ModelError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _TENSORS = {
     "token_embd": "model.embed_tokens",
@@ -33,19 +37,33 @@ _CONTROL_TOKEN = 3  # GGUF's token_type of a special token
 
 
 def write_hf_folder(gguf: Path, folder: Path) -> None:
-    """Write the model in `gguf` into the existing, empty `folder`. Raises ModelError."""
-    reader = GGUFReader(gguf)
-    fields = {name: field.contents() for name, field in reader.fields.items()}
-    config = _config(fields)
-    tensors = {}
-    for tensor in reader.tensors:
-        heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
-        values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
-        part, name = _hf_name(tensor.name)
-        tensors[name] = _halves_order(values, heads[part]) if part in heads else values
+    """Write the model in `gguf` into the existing, empty `folder`.
+
+    Raises ModelError, naming the file, for a truncated one and for anything that the embedded model is not.
+    """
+    try:
+        reader = GGUFReader(gguf)
+        fields = {name: field.contents() for name, field in reader.fields.items()}
+        config = _config(fields)
+        tensors = dict(_tensors(reader, config))
+        tokenizer, about = _tokenizer(fields)
+    except ModelError as error:
+        raise ModelError(f"{gguf}: {error}") from error
+    except Exception as error:  # the reader finds the end of a file with whatever comes first
+        why = f"{type(error).__name__}: {error}"
+        raise ModelError(f"{gguf}: truncated, or not the GGUF of such a model ({why})") from error
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     _write_json(folder / "config.json", config)
-    _write_tokenizer(fields, folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    _write_json(folder / "tokenizer_config.json", about)
+
+
+def _tensors(reader: GGUFReader, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    for tensor in reader.tensors:
+        values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
+        part, name = _hf_name(tensor.name)
+        yield name, _halves_order(values, heads[part]) if part in heads else values
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +112,9 @@ def _halves_order(rows: np.ndarray, heads: int) -> np.ndarray:
     return np.ascontiguousarray(rows.reshape(heads, -1, 2, width).swapaxes(1, 2).reshape(-1, width))
 
 
-def _write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
-    """Byte-level BPE in which every digit is a token of its own (llama.cpp's pre-tokenizer `smollm`)."""
+def _tokenizer(fields: dict[str, Any]) -> tuple[Tokenizer, dict[str, Any]]:
+    """Byte-level BPE in which every digit is a token of its own (llama.cpp's pre-tokenizer `smollm`), and what
+    tokenizer_config.json says of it."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     kind = (fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre"))
@@ -113,21 +132,17 @@ def _write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
         t for t, k in zip(tokens, fields["tokenizer.ggml.token_type"], strict=True) if k == _CONTROL_TOKEN
     ]
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in special])
-    tokenizer.save(str(folder / "tokenizer.json"))
     named = {name: tokens[fields[f"tokenizer.ggml.{name}_token_id"]] for name in ("bos", "eos")}
-    _write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": named["bos"],
-            "eos_token": named["eos"],
-            "pad_token": tokens[fields["tokenizer.ggml.padding_token_id"]],
-            "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]],
-            "add_bos_token": fields["tokenizer.ggml.add_bos_token"],
-            "model_max_length": fields["llama.context_length"],
-            "chat_template": fields["tokenizer.chat_template"],
-        },
-    )
+    return tokenizer, {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": named["bos"],
+        "eos_token": named["eos"],
+        "pad_token": tokens[fields["tokenizer.ggml.padding_token_id"]],
+        "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]],
+        "add_bos_token": fields["tokenizer.ggml.add_bos_token"],
+        "model_max_length": fields["llama.context_length"],
+        "chat_template": fields["tokenizer.chat_template"],
+    }
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:

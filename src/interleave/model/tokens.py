@@ -24,7 +24,9 @@ class Tokenizer:
             return None
         try:
             return cls(FastTokenizer.from_file(str(path)))
-        except Exception as error:  # the library raises plain Exception
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises plain Exceptions, and panics, which are none
             raise ModelError(f"{path}: not a tokenizer this version can read: {error}") from error
 
     def encode(self, text: str) -> list[int]:

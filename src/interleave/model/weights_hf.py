@@ -87,7 +87,9 @@ def _sharded(index: Path) -> dict[str, StoredTensor]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ModelError(f"{index}: no weight_map in the index of a sharded model")
-    files = {name: index.parent / Path(str(name)).name for name in sorted(set(weight_map.values()))}
+    if wrong := [file for file in weight_map.values() if not isinstance(file, str)]:
+        raise ModelError(f"{index}: weight_map must name a file for each tensor, got {wrong[0]!r}")
+    files = {name: index.parent / Path(name).name for name in sorted(set(weight_map.values()))}
     if absent := [name for name, path in files.items() if not path.is_file()]:
         raise ModelError(f"{index.parent}: shards named by the index are missing: {_some(absent)}")
     held = {name: stored_tensors(path) for name, path in files.items()}
@@ -98,7 +100,14 @@ def _sharded(index: Path) -> dict[str, StoredTensor]:
 
 def _check(folder: Path, config: ModelConfig, stored: dict[str, StoredTensor]) -> None:
     """Names, shapes and types, before the first byte of a tensor is read."""
-    on_meta = empty_weights(config, torch.float32, "meta")
+    if config.num_hidden_layers > len(stored):
+        raise ModelError(
+            f"{folder}: config.json has {config.num_hidden_layers} layers, the files hold {len(stored)} tensors"
+        )
+    try:
+        on_meta = empty_weights(config, torch.float32, "meta")
+    except (RuntimeError, OverflowError) as error:
+        raise ModelError(f"{folder}: config.json has tensors too large to exist: {error}") from error
     expected = {name: tuple(target.shape) for name, target in _targets(config, on_meta).items()}
     if config.tie_word_embeddings and _HEAD in stored:
         expected[_HEAD] = expected["model.embed_tokens.weight"]
