@@ -16,6 +16,7 @@ COMMANDS = {
     "public.csv": ["simulate", "convert", "{}", "{folder}/converted.csv"],
     "workload.json": ["bench", "closed", "--engine", "mixed", "--model", "tiny", "--workload-file", "{}"],
     "fitted.json": ["simulate", "serve", "--rate", "1", "--num-requests", "5", "--latency", "{}"],
+    "bench.json": ["fit", "{}", "--json", "{folder}/fitted.json"],
     "sweep.json": ["simulate", "sweep", "--num-requests", "100", "--json", "{}"],
     "gpu-run.tar.gz": ["ingest", "{}"],
     "01_x.ipynb": ["run", "{}"],

@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostile import damaged, refuse_or_take, twisted
+from interleave.lab.bench_config import BenchConfig
+from interleave.lab.bench_run import run_bench
 from interleave.lab.experiments import closed_batches
 from interleave.lab.gpu_host.ingest import _manifest
 from interleave.lab.latency_file import model_to_json, read_model
@@ -27,6 +29,7 @@ from interleave.lab.metrics import Limits
 from interleave.lab.peers.workload_file import WorkloadFile
 from interleave.lab.public_trace import read_public_trace
 from interleave.lab.results import PointStore
+from interleave.lab.step_traces import fit_steps, read_step_trace
 from interleave.lab.sweep import Grid, SweepSetting, read_sweep, run_sweep
 from interleave.lab.timeline import TimelineSetting, read_timeline, timeline_document, write_timeline
 from interleave.lab.trace import read_csv
@@ -88,6 +91,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
     folder = tmp_path_factory.mktemp("sound")
     store = PointStore(folder, "quick", "closed")
     stored = store.save("k1", ROWS, ORIGIN | {"started_at": "2026-01-01T00:00:00Z"})
+    bench = run_bench(
+        BenchConfig(arrivals="closed", engine="chunked", workload="mixed32", model="tiny", scale=64,
+                    num_requests=4, warmup=0)
+    )  # fmt: skip
     write_timeline(folder / "t.json", timeline_document(TimelineSetting(MODEL, num_requests=3, scale=16)))
     run_sweep(GRID, SETTING, folder / "s.json", say=lambda _: None)
     manifest = {
@@ -115,6 +122,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
         Kind("quick/closed/k1.json", stored.with_suffix(".json").read_bytes(), point),
         Kind("workload.json", json.dumps(workloads).encode(), all_workloads),
         Kind("fitted.json", json.dumps(fitted).encode(), read_model),
+        Kind("bench.json", json.dumps(bench).encode(), lambda path: fit_steps(read_step_trace(path).steps)),
         Kind("again.json", (folder / "s.json").read_bytes(), sweep),
         Kind("timeline.json", (folder / "t.json").read_bytes(), read_timeline),
         Kind("manifest.json", json.dumps(manifest).encode(), a_manifest),
@@ -128,7 +136,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kind]:
 
 NAMES = [
     "trace.csv", "public.csv", "quick/closed/k1.csv", "quick/closed/k1.json", "workload.json", "fitted.json",
-    "again.json", "timeline.json", "manifest.json", "values.yaml", "values.json", "book/runs.yml",
+    "bench.json", "again.json", "timeline.json", "manifest.json", "values.yaml", "values.json", "book/runs.yml",
     "05_x.ipynb",
 ]  # fmt: skip
 

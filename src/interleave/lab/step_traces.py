@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
+from interleave.documents import finding, read_document
 from interleave.engine.ladder import ENGINES
 from interleave.engine.records import RequestRecord, StepRecord
 from interleave.lab.latency_model import LatencyModel
@@ -19,6 +20,10 @@ from interleave.lab.simulator import Served
 from interleave.lab.step_fit import Fit, Observed, Problem, compare
 
 KINDS = ("prefill", "decode", "chunk and decode", "mixed", "padded group")
+
+
+MOST = 2**24
+"""Blocks, rows or tokens of an engine: a pool of more would take all memory to plan with."""
 
 
 class StepTraceError(ValueError):
@@ -56,11 +61,11 @@ class StepTrace:
 
 def read_step_trace(path: Path) -> StepTrace:
     """A document of `interleave bench`, replayed. Raises StepTraceError naming the file."""
+    document = read_document(path, StepTraceError)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
         config = document["config"]
-        requests = [_record(RequestRecord, one) for one in document["requests"]]
-        steps = [_record(StepRecord, one) for one in document["steps"]]
+        requests = _records(RequestRecord, document["requests"])
+        steps = _records(StepRecord, document["steps"])
         origin = {
             "device": document["device"],
             "threads": document["threads"],
@@ -68,12 +73,15 @@ def read_step_trace(path: Path) -> StepTrace:
             "dtype": config["dtype"],
         }
         sha256 = document["trace_sha256"]
+        for name, value in dict(document["engine"]).items():
+            if isinstance(value, int) and value > MOST:
+                raise StepTraceError(f"{path}: engine: {name} is {value}, more than any engine has")
         served = served_of(config["engine"], document["engine"])
-    except OSError as error:
-        raise StepTraceError(f"cannot read {path}: {error.strerror or error}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StepTraceError(f"{path}: not JSON: {error}") from error
-    except (KeyError, TypeError) as error:
+    except ValidationError as error:
+        raise StepTraceError(f"{path}: not a record of `interleave bench`: {finding(error)}") from error
+    except StepTraceError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise StepTraceError(f"{path}: not a document of `interleave bench`: {error} is missing") from error
     if document.get("status") != "completed":
         raise StepTraceError(
@@ -83,10 +91,14 @@ def read_step_trace(path: Path) -> StepTrace:
         return StepTrace(path.name, config["engine"], origin, sha256, timed_steps(served, requests, steps))
     except ReplayError as error:
         raise StepTraceError(f"{path}: {error}") from error
+    except Exception as error:  # a record that was never a run may break a rule anywhere in the scheduler
+        raise StepTraceError(f"{path}: cannot be replayed: {error or type(error).__name__}") from error
 
 
-def _record(kind: Any, values: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: values[field.name] for field in fields(kind)})
+def _records(kind: Any, values: Any) -> Any:
+    """Objects as records of `kind`, with every field there and of its type."""
+    check, names = TypeAdapter(kind), [field.name for field in fields(kind)]
+    return [check.validate_python({name: one[name] for name in names}) for one in values]
 
 
 def served_of(name: str, settings: Mapping[str, Any]) -> Served:
@@ -106,6 +118,8 @@ def timed_steps(
 ) -> list[TimedStep]:
     """Counts by replay, seconds from the record."""
     counts = replay(served, requests, steps)
+    if backward := [step.step for step in steps if step.end_s <= step.start_s]:
+        raise ReplayError(f"step {backward[0]} took no time")
     return [
         TimedStep(forwards, step.end_s - step.start_s) for forwards, step in zip(counts, steps, strict=True)
     ]
