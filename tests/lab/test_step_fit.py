@@ -112,7 +112,7 @@ def test_the_short_way_to_a_forward_says_the_same(
     seen, growth = 100 * rows, positions**2
     counts = Features(1, positions, attended, decode_rows=rows, decode_attended=seen)
     more = Features(prefill_attended=growth, decode_attended=rows)
-    assert timer.packed_work(positions, attended, growth, rows, seen) == (
+    assert timer.packed_work((positions, attended, growth, rows, seen, 0)) == (
         timer.work(counts),
         timer.work(more),
     )

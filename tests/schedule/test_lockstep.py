@@ -128,7 +128,7 @@ def test_a_decode_is_made_into_pieces_only_when_looked_at() -> None:
     (forward,) = plan.forwards
     assert isinstance(forward, LockstepForward)
     assert (len(forward), plan.repeats, plan.full) == (2, 9, False)
-    assert forward.rows.attended == 10
+    assert forward.attended == 10
     committed = scheduler.commit(plan, {"a": 0, "b": 0}, 4)
     assert isinstance(committed.tokens, LockstepTokens)
     assert list(committed.tokens) == [("a", 0), ("b", 0)]

@@ -174,7 +174,7 @@ def bench_peers(json_path: str | None, profile: str | None, **options: Any) -> N
     Each engine runs in a process of its own, under the interpreter that has it; the embedded model is
     written as GGUF into the cache folder for those that read nothing else. Ratios are medians over
     pairs, ours to theirs: below 1 this engine is faster. A workload whose runs take over 30 s stops
-    after three pairs. Peers that are not installed are named. Where a long prompt arrives, this engine
+    after five pairs. Peers that are not installed are named. Where a long prompt arrives, this engine
     also runs with chunks chosen by a target for the time of a step. An engine that takes over half an hour
     to load, or to serve a workload once, is ended and counts as failed; the others go on.
 

@@ -130,6 +130,7 @@ class Server:
     """An engine on a clock, with somebody who hears what happens: what a loop does with it, move by move.
 
     `serve_arrivals` moves one of these; a simulated fleet moves several on one time line.
+    now_s: what the clock said after the latest move that takes time.
     """
 
     def __init__(
@@ -142,6 +143,7 @@ class Server:
     ) -> None:
         self.engine = engine
         self.run_clock = run_clock
+        self.now_s = 0.0
         self._recorder = recorder
         self._sleep = sleep
         self._on_step = on_step
@@ -154,11 +156,12 @@ class Server:
     def wait_for(self, request: Request) -> None:
         """Nothing to do until this request is due."""
         self.run_clock.wait_until(request.due_s, self._sleep)
+        self.now_s = self.run_clock.now()
 
     def step(self) -> StepOutcome:
         start_s = self.run_clock.now()
         outcome = self.engine.step()
-        end_s = self.run_clock.now()
+        end_s = self.now_s = self.run_clock.now()
         self._recorder.stepped(outcome, start_s, end_s, self.engine)
         if self._on_step is not None:
             self._on_step(outcome, end_s)

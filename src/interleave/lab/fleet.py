@@ -95,7 +95,7 @@ def serve_fleet(replicas: Sequence[Replica], arrivals: Iterator[Request], route:
         while True:
             first = None
             for replica in replicas:
-                if replica.has_work and (first is None or replica.now_s < first.now_s):
+                if replica.num_live and (first is None or replica.now_s < first.now_s):
                     first = replica
             if upcoming is not None and (first is None or upcoming.due_s <= first.now_s):
                 route(upcoming.due_s).take(upcoming)

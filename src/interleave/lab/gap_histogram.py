@@ -30,7 +30,9 @@ class GapHistogram:
 
     def add(self, value_s: float, count: int) -> None:
         """`count` gaps of one length."""
-        self.add_run(value_s, value_s, 1, count)
+        self._runs.extend((value_s, value_s, 1, count))  # as `add_run`, without a call
+        if len(self._runs) >= 4 * _BUFFER:
+            self._flush()
 
     def add_run(self, first_s: float, last_s: float, steps: int, count: int) -> None:
         """`steps` lengths, equally spaced from first to last, `count` gaps of each."""

@@ -61,7 +61,7 @@ class LatencyModel:
     def step_s(self, forwards: Sequence[Features]) -> float:
         """Seconds of a step that runs `forwards`, one after the other."""
         timer = StepTimer(self)
-        return timer.step([timer.work(counts) for counts in forwards])[0] / TICKS_PER_S
+        return timer.at([(timer.work(counts), 0) for counts in forwards], 0)[0] / TICKS_PER_S
 
     def outside(self, step: Features) -> list[str]:
         """Names of the features of a step that lie outside what the fit has seen."""
@@ -87,6 +87,7 @@ class StepTimer:
             return round(seconds * TICKS_PER_S)
 
         self._per = tuple(ticks(model.per.get(name, 0.0)) for name in FEATURES)
+        self._packed = (*self._per[:3], *self._per[4:6])
         self._weights = ticks(model.weights_s)
         self._floor = ticks(model.floor_s)
         self._fixed = ticks(model.fixed_s)
@@ -98,11 +99,10 @@ class StepTimer:
         """Whether every count of a step lies in the fitted range (`LatencyModel.outside` names the others)."""
         return not (any(map(operator.lt, step, self._low)) or any(map(operator.gt, step, self._high)))
 
-    def packed_work(
-        self, positions: int, attended: int, growth: int, rows: int, seen: int
-    ) -> tuple[int, int]:
+    def packed_work(self, counts: tuple[int, int, int, int, int, int]) -> tuple[int, int]:
         """(ticks, growth) of a packed forward, as `packed_counts` tells it: `work` without making `Features`."""
-        forward, position, prefill, _, row, decode, *_ = self._per
+        positions, attended, growth, rows, seen, _ = counts
+        forward, position, prefill, row, decode = self._packed
         linear = position * positions
         if linear < self._weights:
             linear = self._weights
@@ -122,15 +122,20 @@ class StepTimer:
             ticks += self._weights - per[1] * counts[1]
         return ticks
 
-    def step(self, forwards: Sequence[int]) -> tuple[int, int]:
-        """(ticks, regime) of a step whose forwards take so many ticks each."""
+    def at(self, lines: Sequence[tuple[int, int]], recurrence: int) -> tuple[int, int]:
+        """(ticks, regime) of a step of which each forward takes `ticks + recurrence x growth`, given as such pairs."""
+        floor = self._floor
         work = regime = 0
-        for ticks in forwards:
-            if self._overlap == "forward_floor":
+        if self._overlap == "forward_floor":
+            for ticks, growth in lines:
+                ticks += recurrence * growth
                 regime *= 2
-                if ticks < self._floor:
-                    ticks, regime = self._floor, regime + 1
-            work += ticks
-        if self._overlap == "step_floor" and work < self._floor:
-            work, regime = self._floor, 1
-        return self._fixed + work, regime
+                if ticks < floor:
+                    ticks, regime = floor, regime + 1
+                work += ticks
+            return self._fixed + work, regime
+        for ticks, growth in lines:
+            work += ticks + recurrence * growth
+        if work < floor and self._overlap == "step_floor":
+            return self._fixed + floor, 1
+        return self._fixed + work, 0

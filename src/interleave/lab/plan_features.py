@@ -60,8 +60,8 @@ def packed_counts(forward: Forward) -> tuple[int, int, int, int, int, int]:
     """Of chunks and decodes in one forward: (positions, prefill_attended and its growth when the plan
     recurs, decode_rows, decode_attended, widest decode)."""
     if type(forward) is LockstepForward:
-        rows = len(forward)
-        return rows, 0, 0, rows, forward.rows.attended, 0
+        rows = forward.size
+        return rows, 0, 0, rows, forward.attended, 0
     positions = attended = growth = rows = seen = widest = 0
     for row, start, count in forward:
         positions += count

@@ -21,7 +21,8 @@ OnStep = Callable[[StepOutcome, float], None]
 
 
 class Replica:
-    """index: its place in the fleet. now_s: the end of its latest event. watch: makes what hears its outcomes."""
+    """index: its place in the fleet. num_live: requests that wait or run after its latest event, which ended at
+    now_s. watch: makes what hears its outcomes."""
 
     def __init__(
         self,
@@ -36,40 +37,36 @@ class Replica:
         self.executor = executor
         self.table = table
         on_step = watch(self) if watch else None
-        self.server = Server(engine, table, RunClock(executor.clock), executor.clock.sleep, on_step)
+        self.server = Server(engine, table, RunClock(executor.clock.__call__), executor.clock.sleep, on_step)
         self.now_s = 0.0
-        self._num_requests = self._outstanding = 0  # now
+        self.num_live = self._outstanding = 0
         # Of the latest event: how many requests were live in it, what each of its steps computed, when it began.
         self._num_ended = self._step_tokens = self._repeats = self._start_ticks = 0
 
-    @property
-    def has_work(self) -> bool:
-        return self.engine.has_work
-
     def take(self, request: Request) -> None:
         """A request that is due, no later than an event of this replica that others have seen end."""
-        while self.now_s < request.due_s and not self.has_work:
+        while self.now_s < request.due_s and not self.num_live:
             self.server.wait_for(request)
-            self.now_s = self.server.run_clock.now()
+            self.now_s = self.server.now_s
         self.server.take(request)
-        self._num_requests += 1
+        self.num_live += 1
         self._outstanding += request.prefill_target - request.num_computed + request.max_new_tokens
 
     def step(self) -> None:
         self._start_ticks = self.executor.clock.ticks
         outcome = self.server.step()
-        self.now_s = self.server.run_clock.now()
+        self.now_s = self.server.now_s
         self._repeats = outcome.executed.repeats
         self._step_tokens = outcome.prefill_tokens + len(outcome.tokens)
         self._num_ended = len(outcome.finished)
         self._outstanding -= self._repeats * self._step_tokens
         if outcome.plan.preempted:
             self._outstanding += sum(map(_lost_tokens, outcome.plan.preempted))
-        self._num_requests -= self._num_ended
+        self.num_live -= self._num_ended
 
     def num_requests(self, at_s: float) -> int:
         """Requests that wait or run at a time between the beginning of the latest event and the next."""
-        return self._num_requests + (self._num_ended if at_s < self.now_s else 0)
+        return self.num_live + (self._num_ended if at_s < self.now_s else 0)
 
     def outstanding_tokens(self, at_s: float) -> int:
         """Their prompt positions not computed and tokens not generated."""
@@ -91,9 +88,9 @@ class Replica:
     def check(self) -> None:
         """Assert, for a replica that has served all, that nothing is left and nothing was lost."""
         self.engine.check()
-        if self.has_work or self._num_requests or self._outstanding:
+        if self.engine.has_work or self.num_live or self._outstanding:
             raise AssertionError(
-                f"replica {self.index}: {self._num_requests} requests and {self._outstanding} tokens are left over"
+                f"replica {self.index}: {self.num_live} requests and {self._outstanding} tokens are left over"
             )
 
 

@@ -119,8 +119,7 @@ class RequestTable:
             self._admit(outcome, start_s)
         if outcome.prefill_tokens:
             self._chunks(outcome, repeats, start_s)
-        if outcome.tokens:
-            self._tokens(outcome, repeats, start_s, end_s)
+        self._tokens(outcome, repeats, start_s, end_s)
         for finished in outcome.finished:
             self._token_times.leave(self._index.pop(finished.request_id))
             self.num_completed += 1
@@ -128,10 +127,11 @@ class RequestTable:
     def _admit(self, outcome: StepOutcome, start_s: float) -> None:
         admitted = outcome.plan.admitted
         self.groups[len(admitted)] = self.groups.get(len(admitted), 0) + 1
+        admit_s, admit_step = self._times["admit_s"], self._counts["admit_step"]
         for row in admitted:
-            index = self._index[row.request.request_id]
-            self._times["admit_s"][index] = start_s
-            self._counts["admit_step"][index] = outcome.plan.step
+            index = self._index[row.request_id]
+            admit_s[index] = start_s
+            admit_step[index] = outcome.plan.step
             if row.request.num_computed:
                 self._token_times.resume(index)
 
@@ -140,31 +140,35 @@ class RequestTable:
             if type(forward) is LockstepForward:
                 continue
             for piece in forward:
-                row = piece.row
+                row, start, _ = piece
                 if row.computed_before:
                     self.recomputed_tokens += piece.num_recomputed_tokens(repeats)
-                elif piece.start == 0:
-                    self._times["first_chunk_s"][self._index[row.request.request_id]] = start_s
+                elif start == 0:
+                    self._times["first_chunk_s"][self._index[row.request_id]] = start_s
 
     def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:
         """Every row that yields here yields in each recurrence: one gap to the first, then the steps' own."""
         index_of, times, tokens = self._index, self._token_times, outcome.tokens
+        together: Sequence[str] = ()
+        number = len(tokens)
+        if not number:
+            return
+        if type(tokens) is LockstepTokens:
+            together, tokens = tokens.ids, tokens.before
         span = outcome.executed.span_s
         begins_s, inside_s = end_s, 0.0
         if repeats > 1 and span is not None:
             first_s, last_s = span
             begins_s = start_s + first_s
             second_s = first_s + (last_s - first_s) / (repeats - 1)
-            inside_s = max(second_s, last_s)
-            self.gaps.add_run(second_s, last_s, repeats - 1, len(tokens))
-        self.new_tokens += len(tokens) * repeats
-        if type(tokens) is LockstepTokens:
-            if not times.together(len(tokens.ids), begins_s, end_s, inside_s):
-                indices = [index_of[request_id] for request_id in tokens.ids]
-                for index in indices:
-                    times.one(index, begins_s, end_s, inside_s)
-                times.regroup(indices)
-            tokens = tokens.before
+            inside_s = second_s if second_s > last_s else last_s
+            self.gaps.add_run(second_s, last_s, repeats - 1, number)
+        self.new_tokens += number * repeats
+        if together and not times.together(len(together), begins_s, end_s, inside_s):
+            indices = [index_of[request_id] for request_id in together]
+            for index in indices:
+                times.one(index, begins_s, end_s, inside_s)
+            times.regroup(indices)
         for request_id, _ in tokens:
             times.one(index_of[request_id], begins_s, end_s, inside_s)
 

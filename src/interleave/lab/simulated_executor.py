@@ -66,16 +66,13 @@ class SimulatedExecutor:
             self._tokens[row.request_id] = 0
         if self._keep_pieces:
             plan.composition()
-        timer = self._timer
         features: list[Features] = []
         growth: list[Features] = []
-        work: list[int] = []
-        slopes: list[int] = []
-        for forward in plan.forwards:
-            if self._direct and not plan.padded:
-                positions, attended, more_attended, rows, seen, _ = packed_counts(forward)
-                ticks, slope = timer.packed_work(positions, attended, more_attended, rows, seen)
-            else:
+        if self._direct and not plan.padded:
+            packed_work = self._timer.packed_work
+            lines = [packed_work(packed_counts(forward)) for forward in plan.forwards]
+        else:
+            for forward in plan.forwards:
                 counts, more = (
                     (padded_features(forward), _NO_GROWTH)
                     if plan.padded
@@ -83,16 +80,14 @@ class SimulatedExecutor:
                 )
                 features.append(counts)
                 growth.append(more)
-                ticks, slope = timer.work(counts), timer.work(more)
-            work.append(ticks)
-            slopes.append(slope)
-        if self.steps is not None:
-            self.steps.append(features)
-        first, regime = timer.step(work)
-        last, repeats = first, 1
-        if plan.repeats > 1 and self.arrivals is not None:
-            repeats, last = self._leap(plan, work, slopes, first, regime)
-        ticks = repeats * (first + last) // 2
+            lines = [
+                (self._timer.work(counts), self._timer.work(more))
+                for counts, more in zip(features, growth, strict=True)
+            ]
+            if self.steps is not None:
+                self.steps.append(features)
+        repeats, first, last = self._span(plan, lines)
+        ticks = first if repeats == 1 else repeats * (first + last) // 2
         self.clock.advance(ticks)
         self.busy_ticks += ticks
         self.num_steps += repeats
@@ -106,30 +101,31 @@ class SimulatedExecutor:
         for row in rows:
             self._tokens.pop(row.request_id, None)
 
-    def _leap(
-        self, plan: StepPlan, work: list[int], slopes: list[int], first: int, regime: int
-    ) -> tuple[int, int]:
-        """(steps, ticks of the last): as many as begin before an arrival that matters, in one regime."""
+    def _span(self, plan: StepPlan, lines: list[tuple[int, int]]) -> tuple[int, int, int]:
+        """(steps, ticks of the first, of the last): as many as begin before an arrival that matters, in one regime.
 
-        def at(step: int) -> tuple[int, int]:
-            return self._timer.step([w + step * s for w, s in zip(work, slopes, strict=True)])
-
-        second, second_regime = at(1)
+        lines: of each forward, its ticks and their growth from one recurrence to the next.
+        """
+        at = self._timer.at
+        first, regime = at(lines, 0)
+        if plan.repeats == 1 or self.arrivals is None:
+            return 1, first, first
+        second, second_regime = at(lines, 1)
         if second_regime != regime:
-            return 1, first
+            return 1, first, first
         steps = plan.repeats
         if not plan.full:
             steps = min(steps, self._before_arrival(first, second - first))
         if steps <= 2:
-            return (1, first) if steps == 1 else (2, second)
-        last, last_regime = at(steps - 1)
+            return (1, first, first) if steps == 1 else (2, first, second)
+        last, last_regime = at(lines, steps - 1)
         if last_regime != regime:
             low, high = 2, steps  # steps that stay in the regime, steps that do not
             while high - low > 1:
                 middle = (low + high) // 2
-                low, high = (middle, high) if at(middle - 1)[1] == regime else (low, middle)
-            steps, last = low, at(low - 1)[0]
-        return steps, last
+                low, high = (middle, high) if at(lines, middle - 1)[1] == regime else (low, middle)
+            steps, last = low, at(lines, low - 1)[0]
+        return steps, first, last
 
     def _before_arrival(self, first: int, growth: int) -> int:
         """Steps that begin before the next due time: the fewest m whose end reaches it, at least 1."""
@@ -138,6 +134,8 @@ class SimulatedExecutor:
         if math.isinf(due_s):
             return 1 << 62
         start = self.clock.ticks
+        if (start + first) / TICKS_PER_S >= due_s:
+            return 1
 
         def reaches(steps: int) -> bool:
             end = start + steps * first + growth * (steps * (steps - 1) // 2)

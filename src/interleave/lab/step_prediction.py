@@ -17,7 +17,8 @@ def step_predictor(model: LatencyModel | None) -> PredictStep:
     def predict_s(forwards: Sequence[Forward]) -> float:
         if timer is None:
             raise RuntimeError("a target for the time of a step needs a model of it")
-        work = [timer.packed_work(*packed_counts(forward)[:5])[0] for forward in forwards]
-        return timer.step(work)[0] / TICKS_PER_S
+        return (
+            timer.at([timer.packed_work(packed_counts(forward)) for forward in forwards], 0)[0] / TICKS_PER_S
+        )
 
     return predict_s

@@ -60,12 +60,13 @@ class TokenTimes:
     def together(self, number: int, begins_s: float, end_s: float, inside_s: float) -> bool:
         """A token of each of `number` rows in lockstep. False, with nothing done, if they are not those known."""
         members, joining = self._members, self._joining
-        if len(members) + len(joining) != number:
+        size = len(members)
+        if size + len(joining) != number:
             return False
-        if members:
+        if size:
             gap = begins_s - self._common_end_s
-            self.gaps.add(gap, len(members))
-            self._maximum(max(gap, inside_s))
+            self.gaps.add(gap, size)
+            self._maximum(gap if gap > inside_s else inside_s)
         self._num_common += 1
         self._common_end_s = end_s
         if not joining:
@@ -74,7 +75,7 @@ class TokenTimes:
             gap = begins_s - self.last_s[index]
             self.gaps.add(gap, 1)
             # A row may have been served on its own between its first token and this step.
-            longest = max(gap, inside_s)
+            longest = gap if gap > inside_s else inside_s
             if not longest <= self.max_gap_s[index]:
                 self.max_gap_s[index] = longest
             members[index] = self._num_common

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from operator import neg
 
 
 def need_blocks(total_len: int, block_tokens: int) -> int:
@@ -32,19 +33,27 @@ class BlockPool:
                 raise ValueError(f"block pool: {name} must be an integer of at least 1, got {value!r}")
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
-        self._free = list(range(num_blocks))
+        # In descending order: the lowest id stands last, where a list gives and takes cheaply.
+        self._free = list(range(num_blocks - 1, -1, -1))
         self._held: dict[str, list[int]] = {}
 
     @property
     def num_free(self) -> int:
         return len(self._free)
 
+    @property
+    def num_owned(self) -> int:
+        return self.num_blocks - len(self._free)
+
     def allocate(self, count: int, owner: str) -> list[int]:
         """Give `count` free blocks to `owner`, lowest ids first. RuntimeError when there are too few."""
-        if count > len(self._free):
-            raise RuntimeError(f"{owner!r} asks for {count} blocks, {len(self._free)} are free")
-        blocks = self._free[:count]
-        del self._free[:count]
+        free = self._free
+        left = len(free) - count
+        if left < 0:
+            raise RuntimeError(f"{owner!r} asks for {count} blocks, {len(free)} are free")
+        blocks = free[left:]
+        blocks.reverse()
+        del free[left:]
         self._held[owner] = self._held.get(owner, []) + blocks
         return blocks
 
@@ -59,8 +68,9 @@ class BlockPool:
             self._take(blocks, owner, held or [])
         # The list stays in order: only the stretch that the returned ids fall into is sorted again.
         free = self._free
-        low, high = bisect_left(free, min(blocks)), bisect_left(free, max(blocks))
-        free[low:high] = sorted(free[low:high] + blocks)
+        low = bisect_left(free, -max(blocks), key=neg)
+        high = bisect_left(free, -min(blocks), key=neg)
+        free[low:high] = sorted(free[low:high] + blocks, reverse=True)
 
     def _take(self, blocks: list[int], owner: str, held: list[int]) -> None:
         """Some of what an owner holds, or in another order."""

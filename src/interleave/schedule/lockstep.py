@@ -26,8 +26,9 @@ class Lockstep(Sequence[Row]):
         self._numbers: list[int] = []
         self.steps = 0  # taken by the whole group since it was made
         self._written: dict[int, int] = {}  # row number -> steps already written to it
-        self._ends: list[tuple[int, int]] = []  # (steps at which the budget is spent, row number)
-        self._computed = 0  # positions computed, over all rows
+        # A heap of (steps at which the budget is spent, row number); of rows that have left, too.
+        self._ends: list[tuple[int, int]] = []
+        self.computed = 0  # positions computed, over all rows
         self._last_step = -1
 
     def __len__(self) -> int:
@@ -46,17 +47,15 @@ class Lockstep(Sequence[Row]):
         return self._rows[index]
 
     @property
-    def attended(self) -> int:
-        """Positions that the next decodes see: each row's computed ones and its newest."""
-        return self._computed + len(self._rows)
-
-    @property
     def widest(self) -> int:
         return max((row.num_computed + 1 for row in self), default=0)
 
     def until_end(self) -> int:
         """Steps until the first budget is spent."""
-        return self._ends[0][0] - self.steps
+        ends = self._ends
+        while ends[0][1] not in self._written:
+            heapq.heappop(ends)
+        return ends[0][0] - self.steps
 
     def holds(self, row: Row) -> bool:
         return row.number in self._written
@@ -68,7 +67,7 @@ class Lockstep(Sequence[Row]):
         self._numbers.insert(at, row.number)
         self.ids.insert(at, row.request_id)
         self._written[row.number] = self.steps
-        self._computed += row.num_computed
+        self.computed += row.num_computed
         left = row.request.max_new_tokens - len(row.emitted)
         heapq.heappush(self._ends, (self.steps + left, row.number))
 
@@ -79,21 +78,21 @@ class Lockstep(Sequence[Row]):
         self._write(row)
         at = bisect_left(self._numbers, row.number)
         del self._rows[at], self._numbers[at], self.ids[at], self._written[row.number]
-        self._computed -= row.num_computed
-        if self._ends and self._ends[0][1] == row.number:
-            heapq.heappop(self._ends)
-        else:
-            self._ends = [end for end in self._ends if end[1] != row.number]
-            heapq.heapify(self._ends)
+        self.computed -= row.num_computed
 
     def advance(self, steps: int, last_step: int) -> list[Row]:
         """All rows take `steps` steps. Returns, in order, those whose budget is now spent, up to date."""
         self.steps += steps
-        self._computed += steps * len(self._rows)
+        self.computed += steps * len(self._rows)
         self._last_step = last_step
+        ends = self._ends
+        if not ends or ends[0][0] > self.steps:
+            return []
         spent = []
-        while self._ends and self._ends[0][0] <= self.steps:
-            spent.append(heapq.heappop(self._ends)[1])
+        while ends and ends[0][0] <= self.steps:
+            number = heapq.heappop(ends)[1]
+            if number in self._written:
+                spent.append(number)
         rows = [self._rows[bisect_left(self._numbers, number)] for number in sorted(spent)]
         for row in rows:
             self._write(row)
@@ -102,7 +101,7 @@ class Lockstep(Sequence[Row]):
     def reload(self) -> None:
         """Take the rows as they are: some of them were served one by one."""
         rows = self._rows
-        self._computed = sum(row.num_computed for row in rows)
+        self.computed = sum(row.num_computed for row in rows)
         self._written = {row.number: self.steps for row in rows}
         self._ends = [
             (self.steps + row.request.max_new_tokens - len(row.emitted), row.number) for row in rows
@@ -126,13 +125,15 @@ class Lockstep(Sequence[Row]):
 class LockstepTokens(Sequence[tuple[str, int]]):
     """The tokens of a step in which a group decoded: those of other rows, then one for each of `ids`."""
 
+    __slots__ = ("before", "ids", "size")
+
     def __init__(self, before: list[tuple[str, int]], ids: list[str]) -> None:
         self.before = before
         self.ids = ids
-        self._size = len(before) + len(ids)
+        self.size = len(before) + len(ids)
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, int]: ...
@@ -143,16 +144,22 @@ class LockstepTokens(Sequence[tuple[str, int]]):
 
 
 class LockstepForward(Sequence[Piece]):
-    """A decode of every row of a group, made into pieces only when somebody looks at them."""
+    """A decode of every row of a group, made into pieces only when somebody looks at them.
+
+    size, attended: its rows, and the positions that they see (each its computed ones and its newest), when it was planned.
+    """
+
+    __slots__ = ("_pieces", "_steps", "attended", "rows", "size")
 
     def __init__(self, rows: Lockstep) -> None:
         self.rows = rows
-        self._size = len(rows)
+        self.size = len(rows.ids)
+        self.attended = rows.computed + self.size
         self._steps = rows.steps
         self._pieces: tuple[Piece, ...] | None = None
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     @overload
     def __getitem__(self, index: int) -> Piece: ...

@@ -35,7 +35,7 @@ Policy = Callable[[Sequence[Row], Sequence[Row], Limits], tuple[Forward, ...]]
 
 
 def chunk_len(
-    remaining: int, budget: int, alone: bool, *, whole: bool = False, max_chunk: int = UNBOUNDED
+    remaining: int, budget: int, alone: bool = False, *, whole: bool = False, max_chunk: int = UNBOUNDED
 ) -> int:
     """Prompt positions to take of one prompt when `budget` is left in the step.
 
@@ -44,7 +44,10 @@ def chunk_len(
     """
     if whole:
         return remaining if alone or remaining <= budget else 0
-    return max(0, min(remaining, max_chunk, budget))
+    most = budget if budget < max_chunk else max_chunk  # a step asks for every prompt: `min` would cost more
+    if most < 0:
+        return 0
+    return remaining if remaining < most else most
 
 
 def split(num_tokens: int, size: int) -> list[tuple[int, int]]:
@@ -68,11 +71,13 @@ def _decodes(rows: Sequence[Row]) -> Forward:
 def _chunks(prefilling: Sequence[Row], budget: int, limits: Limits) -> Forward:
     """Share `budget` over the prompts, first come first served."""
     pieces: list[Piece] = []
+    new = tuple.__new__
     for row in prefilling:
-        count = chunk_len(row.remaining_prefill, budget, False, max_chunk=limits.max_chunk)
-        if count == 0:
+        if budget <= 0:
             break
-        pieces.append(Piece(row, row.num_computed, count))
+        start = row.num_computed
+        count = chunk_len(row.prefill_target - start, budget, max_chunk=limits.max_chunk)
+        pieces.append(new(Piece, (row, start, count)))
         budget -= count
     return tuple(pieces)
 
@@ -134,6 +139,8 @@ def group(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) ->
 
 def chunked(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
     """A forward of chunks, then a forward of decodes."""
+    if not prefilling:  # most steps
+        return (_decodes(decoding),) if decoding else ()
     return _non_empty(*_chunks_and_decodes(prefilling, decoding, limits))
 
 

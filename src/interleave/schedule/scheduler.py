@@ -18,7 +18,7 @@ from interleave.schedule.block_pool import BlockPool, need_blocks
 from interleave.schedule.booking import book
 from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.lockstep import Lockstep
-from interleave.schedule.plan import Forward, Preemption, StepPlan
+from interleave.schedule.plan import Preemption, StepPlan
 from interleave.schedule.policies import POLICIES
 from interleave.schedule.queue import Queue
 from interleave.schedule.recurrence import recurrences
@@ -70,6 +70,8 @@ class Scheduler:
         self._lockstep = Lockstep() if look_ahead and moves_together else None
         self._policy = POLICIES[config.policy]
         self._limits = config.limits
+        self._max_rows = config.max_rows
+        self._pads = config.policy in ("padded", "static")
         self._live: set[str] = set()
 
     @property
@@ -135,30 +137,34 @@ class Scheduler:
         preempted: tuple[Preemption, ...] = ()
         while True:
             prefilling, decoding = self._by_phase()
-            forwards = self._choose(prefilling, decoding)
+            if self._tpot is None:
+                forwards = self._policy(prefilling, decoding, self._limits)
+            else:
+                forwards = self._tpot.plan(self._policy, prefilling, decoding, self._limits)
             if self._allocation.take(forwards):
                 break
             preempted += (self._preempt(self._rows[-1]),)
-        padded = bool(prefilling) and self.config.policy in ("padded", "static")
+        padded = self._pads and bool(prefilling)
         repeats, full = 1, False
         if self.look_ahead:
-            full = len(self._rows) >= self.config.max_rows or bool(queue.preempted or queue.waiting)
+            full = len(self._rows) >= self._max_rows or bool(queue.preempted or queue.waiting)
             # A budget that follows the time of a step shrinks as the history of a prompt grows.
             if self._tpot is None or not prefilling:
                 repeats = self._allocation.most_repeats(forwards, recurrences(forwards, decoding))
         return StepPlan(self.step, admitted, forwards, padded, repeats, full, resumed, preempted)
 
-    def _choose(self, prefilling: Sequence[Row], decoding: Sequence[Row]) -> tuple[Forward, ...]:
-        if self._tpot is None:
-            return self._policy(prefilling, decoding, self._limits)
-        return self._tpot.plan(self._policy, prefilling, decoding, self._limits)
-
     def _by_phase(self) -> tuple[list[Row], Sequence[Row]]:
         """(prefilling, decoding), each in order of admission. Row.is_prefilling, without a call for each."""
-        if self._lockstep is not None:
-            if len(self._lockstep) == len(self._rows):
-                return [], self._lockstep
-            return [row for row in self._rows if row.num_computed < row.prefill_target], self._lockstep
+        together = self._lockstep
+        if together is not None:
+            if len(together.ids) == len(self._rows):
+                return [], together
+            # Prefilling rows are nearly always the youngest.
+            youngest = self._rows[len(together.ids) :]
+            for row in youngest:
+                if row.num_computed >= row.prefill_target:
+                    return [row for row in self._rows if row.num_computed < row.prefill_target], together
+            return youngest, together
         prefilling = [row for row in self._rows if row.num_computed < row.prefill_target]
         if not prefilling:
             return prefilling, self._rows

@@ -23,7 +23,7 @@ from interleave.lab.point_table import Row
 from interleave.schedule.names import nearest
 
 SLOW_S = 30.0
-FEWEST_PAIRS = 3
+FEWEST_PAIRS = 5
 DECODE_STEPS = 6.0
 
 
