@@ -116,6 +116,9 @@ def test_the_short_way_to_a_forward_says_the_same(
         timer.work(counts),
         timer.work(more),
     )
+    alone = Features(1, rows, decode_rows=rows, decode_attended=seen), Features(decode_attended=rows)
+    for _ in range(2):  # the second time from what is remembered
+        assert timer.decode_work(rows, seen) == tuple(map(timer.work, alone))
 
 
 @given(st.integers(0, 4), st.integers(0, 20))

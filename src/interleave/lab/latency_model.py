@@ -88,6 +88,7 @@ class StepTimer:
 
         self._per = tuple(ticks(model.per.get(name, 0.0)) for name in FEATURES)
         self._packed = (*self._per[:3], *self._per[4:6])
+        self._decodes: dict[int, tuple[int, int]] = {}  # rows -> ticks without what they see, growth
         self._weights = ticks(model.weights_s)
         self._floor = ticks(model.floor_s)
         self._fixed = ticks(model.fixed_s)
@@ -98,6 +99,13 @@ class StepTimer:
     def within(self, step: Features) -> bool:
         """Whether every count of a step lies in the fitted range (`LatencyModel.outside` names the others)."""
         return not (any(map(operator.lt, step, self._low)) or any(map(operator.gt, step, self._high)))
+
+    def decode_work(self, rows: int, seen: int) -> tuple[int, int]:
+        """`packed_work` of a forward in which `rows` rows decode, and nothing else."""
+        known = self._decodes.get(rows)
+        if known is None:
+            known = self._decodes[rows] = self.packed_work((rows, 0, 0, rows, 0, 0))
+        return known[0] + self._packed[4] * seen, known[1]
 
     def packed_work(self, counts: tuple[int, int, int, int, int, int]) -> tuple[int, int]:
         """(ticks, growth) of a packed forward, as `packed_counts` tells it: `work` without making `Features`."""

@@ -67,6 +67,10 @@ class RequestTable:
             self._counts = {name: array("q", [-1]) * num_requests for name in COUNTS}
         else:
             self._times, self._counts = beside._times, beside._counts
+        # Written for every request; looking them up by name would take as long as writing.
+        self._due_s, self._admit_s, self._first_chunk_s = (
+            self._times[name] for name in ("due_s", "admit_s", "first_chunk_s")
+        )
         self._replica = replica
         self._index: dict[str, int] = {}
         self.gaps = self._token_times.gaps
@@ -102,7 +106,7 @@ class RequestTable:
         index = self._index[request.request_id] = number_of(request.request_id)
         self.num_arrived += 1
         self._counts["replica"][index] = self._replica
-        self._times["due_s"][index] = request.due_s
+        self._due_s[index] = request.due_s
         self._counts["prompt_tokens"][index] = len(request.prompt)
         self._counts["new_tokens"][index] = request.max_new_tokens
 
@@ -111,13 +115,14 @@ class RequestTable:
         self.num_events += 1
         self.num_steps += repeats
         self.row_steps += outcome.num_rows * repeats
-        self.num_preemptions += len(plan.preempted)
-        self.prefill_tokens += outcome.prefill_tokens * repeats
+        if plan.preempted:
+            self.num_preemptions += len(plan.preempted)
         if plan.padded:
             self.padded_tokens += plan.num_padded_tokens
         if plan.admitted:
             self._admit(outcome, start_s)
         if outcome.prefill_tokens:
+            self.prefill_tokens += outcome.prefill_tokens * repeats
             self._chunks(outcome, repeats, start_s)
         self._tokens(outcome, repeats, start_s, end_s)
         for finished in outcome.finished:
@@ -127,7 +132,7 @@ class RequestTable:
     def _admit(self, outcome: StepOutcome, start_s: float) -> None:
         admitted = outcome.plan.admitted
         self.groups[len(admitted)] = self.groups.get(len(admitted), 0) + 1
-        admit_s, admit_step = self._times["admit_s"], self._counts["admit_step"]
+        admit_s, admit_step = self._admit_s, self._counts["admit_step"]
         for row in admitted:
             index = self._index[row.request_id]
             admit_s[index] = start_s
@@ -144,7 +149,7 @@ class RequestTable:
                 if row.computed_before:
                     self.recomputed_tokens += piece.num_recomputed_tokens(repeats)
                 elif start == 0:
-                    self._times["first_chunk_s"][self._index[row.request_id]] = start_s
+                    self._first_chunk_s[self._index[row.request_id]] = start_s
 
     def _tokens(self, outcome: StepOutcome, repeats: int, start_s: float, end_s: float) -> None:
         """Every row that yields here yields in each recurrence: one gap to the first, then the steps' own."""

@@ -31,11 +31,11 @@ def draw_rows(num_requests: int, rate: float, seed: int = 0, scale: int = 1) -> 
     checked_positive("rate", rate, "requests/s")
     prompts = [scaled_len(length, scale) for length in PUBLISHED_PROMPT_LENS]
     budgets = [scaled_len(length, scale) for length in PUBLISHED_NEW_TOKENS]
-    lengths, gaps, due_s = random.Random(seed), random.Random(seed), 0.0
+    choice, gap_s, due_s = random.Random(seed).choice, random.Random(seed).expovariate, 0.0
     for _ in range(num_requests):
-        due_s += gaps.expovariate(rate)
-        prompt = lengths.choice(prompts)
-        yield TraceRow(due_s, prompt, lengths.choice(budgets))
+        due_s += gap_s(rate)
+        prompt = choice(prompts)
+        yield TraceRow(due_s, prompt, choice(budgets))
 
 
 def saturated(deployment: Deployment, model: LatencyModel, seed: int = 0, scale: int = 1) -> dict[str, float]:

@@ -18,6 +18,7 @@ from interleave.lab.plan_features import (
     total,
 )
 from interleave.lab.virtual_clock import Arrivals, VirtualClock
+from interleave.schedule.lockstep import LockstepForward
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row
 
@@ -66,11 +67,16 @@ class SimulatedExecutor:
             self._tokens[row.request_id] = 0
         if self._keep_pieces:
             plan.composition()
+        timer = self._timer
         features: list[Features] = []
         growth: list[Features] = []
         if self._direct and not plan.padded:
-            packed_work = self._timer.packed_work
-            lines = [packed_work(packed_counts(forward)) for forward in plan.forwards]
+            lines = [
+                timer.decode_work(forward.size, forward.attended)
+                if type(forward) is LockstepForward
+                else timer.packed_work(packed_counts(forward))
+                for forward in plan.forwards
+            ]
         else:
             for forward in plan.forwards:
                 counts, more = (
@@ -81,13 +87,16 @@ class SimulatedExecutor:
                 features.append(counts)
                 growth.append(more)
             lines = [
-                (self._timer.work(counts), self._timer.work(more))
+                (timer.work(counts), timer.work(more))
                 for counts, more in zip(features, growth, strict=True)
             ]
             if self.steps is not None:
                 self.steps.append(features)
         repeats, first, last = self._span(plan, lines)
-        ticks = first if repeats == 1 else repeats * (first + last) // 2
+        ticks, first_s = first, first / TICKS_PER_S
+        last_s = first_s
+        if repeats > 1:
+            ticks, last_s = repeats * (first + last) // 2, last / TICKS_PER_S
         self.clock.advance(ticks)
         self.busy_ticks += ticks
         self.num_steps += repeats
@@ -95,7 +104,7 @@ class SimulatedExecutor:
         if self._marks:
             self._mark(features, growth, repeats)
         copied = sum(f.copied_tokens for f in features) if plan.padded else 0
-        return Executed(self._tokens, {}, copied, repeats, (first / TICKS_PER_S, last / TICKS_PER_S))
+        return Executed(self._tokens, {}, copied, repeats, (first_s, last_s))
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         for row in rows:

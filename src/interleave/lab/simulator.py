@@ -94,8 +94,8 @@ class Served:
 
 def requests_of(rows: Iterable[TraceRow]) -> Iterator[Request]:
     """A request per row, in order, with a length in place of a prompt."""
-    for number, row in enumerate(rows):
-        yield Request(name_of(number), range(row.prompt_tokens), row.new_tokens, due_s=row.due_s)
+    for number, (due_s, prompt_tokens, new_tokens) in enumerate(rows):
+        yield Request(name_of(number), range(prompt_tokens), new_tokens, due_s=due_s)
 
 
 def simulate(served: Served, trace: Trace, model: LatencyModel) -> RunLog:
