@@ -2,7 +2,8 @@
 
 Time moves by steps, so every run with a seed does the same work whatever the machine; what a step and a request
 take is CPU time. Tenths are of requests, in order of arrival; slopes leave out the first tenth, in which libraries
-load. Run in a process of its own: resident memory belongs to it.
+load. Run in a process of its own: resident memory belongs to it. With --record the figures go into
+`data/results/tests`, for the page on how this is tested.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tiny_engines import CHUNKING, engine, live_tensors, request, tiny  # noqa: 
 from interleave.engine.batched import Engine, StepOutcome  # noqa: E402
 from interleave.engine.loop import RunClock, serve_arrivals  # noqa: E402
 from interleave.model.decoder import Decoder  # noqa: E402
+from interleave.report.tested import begin_record, write_record  # noqa: E402
 from interleave.schedule.request import Request  # noqa: E402
 
 MAX_ROWS, BLOCK_TOKENS, NUM_BLOCKS = 16, 4, 56
@@ -171,12 +173,17 @@ def soak(name: str, allocation: str, count: int, seed: int, fast: bool) -> dict[
 @click.option("--engine", "names", multiple=True, type=click.Choice(CHUNKING), default=("chunked", "mixed"))
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--plain", is_flag=True, help="Torch's own kernels, which keep nothing compiled.")
-def main(count: int, names: tuple[str, ...], seed: int, plain: bool) -> None:
+@click.option("--record", is_flag=True, help="Keep the figures for the book.")
+def main(count: int, names: tuple[str, ...], seed: int, plain: bool, record: bool) -> None:
     """One JSON line an engine and allocation. Pairs are of the first and the last tenth, medians of CPU time."""
     torch.set_num_threads(1)
+    runs, begun = [], begin_record("soak", " ".join(["python tests/engine/soak.py", *sys.argv[1:]]))
     for name in names:
         for allocation in ("reserve", "progressive"):
-            click.echo(json.dumps(soak(name, allocation, count, seed, not plain)))
+            runs.append(soak(name, allocation, count, seed, not plain))
+            click.echo(json.dumps(runs[-1]))
+    if record:
+        write_record("soak", begun, {"kernels": "torch" if plain else "fast", "runs": runs})
 
 
 if __name__ == "__main__":
