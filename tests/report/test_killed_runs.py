@@ -1,6 +1,7 @@
 """SIGKILL at seeded instants of a sweep: what is published is whole, what was measured stays, the sweep goes on.
 
-`INTERLEAVE_KILLS=50 pytest tests/report/test_killed_runs.py` kills so often; the suite does a few times.
+`INTERLEAVE_KILLS=50 pytest tests/report/test_killed_runs.py` kills so often; the suite does a few times. What was
+counted stands in each test's properties.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ found = run.points()
 print(len(found), found.share.sum())"""
 NUMBER = "run.glue('share', float(found.share.mean()), band=(0.0, 1.0))\nrun.closing()"
 PR_SET_CHILD_SUBREAPER = 36
+Note = Callable[[str, object], None]
 VARIES = {"started_at", "wall_s", "started", "duration_s"}
 
 
@@ -77,8 +80,8 @@ def result_of(out: Path) -> dict[str, Any]:
     return files
 
 
-def check_whole(out: Path) -> int:
-    """Every page is a page and every point can be read; how many there are of both."""
+def check_whole(out: Path) -> Counter[str]:
+    """Every page is a page and every point can be read; how many there are of each."""
     pages = list((out / "book/executed/cpu").glob("*.ipynb"))
     for page in pages:
         notebook = nbformat.read(page, as_version=4)
@@ -88,7 +91,7 @@ def check_whole(out: Path) -> int:
     keys = store.keys()
     for key in keys:
         assert len(store.load(key) or []) == 5000
-    return len(pages) + len(keys)
+    return Counter(pages=len(pages), points=len(keys))
 
 
 def started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -120,9 +123,9 @@ def kernels_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return []
 
 
-def kills(sweep: list[str], out: Path, tmp_path: Path, kill: Callable[..., None]) -> Iterator[int]:
+def kills(sweep: list[str], out: Path, tmp_path: Path, kill: Callable[..., None]) -> Counter[str]:
     """Sweeps that are killed and begun again; each that ends is compared with an undisturbed one, then another
-    begins. Yields how much is there after each kill; ends after NUM_KILLS and one last sweep."""
+    begins. Ends after NUM_KILLS and one last sweep; what was found whole, and sweeps with equal results."""
     log, draw = tmp_path / "log", random.Random(0)
     begun = time.monotonic()
     assert started(sweep, log).wait(300) == 0, log.read_text()
@@ -130,23 +133,24 @@ def kills(sweep: list[str], out: Path, tmp_path: Path, kill: Callable[..., None]
     undisturbed = result_of(out)
     assert len(undisturbed) == PAGES + 2 * 6 * PAGES
     clear(out)
-    done, held = 0, 0
-    while done < NUM_KILLS:
+    counts, held = Counter[str](), 0
+    while counts["kills"] < NUM_KILLS:
         process = started(sweep, log)
         wait_for(process, out, draw, usual_s)
         if process.poll() is None:
             kill(process)
-            done += 1
-            now = check_whole(out)
-            assert now >= held
-            held = now
-            yield held
+            whole = check_whole(out)
+            assert whole.total() >= held
+            held = whole.total()
+            counts += whole + Counter(kills=1)
         if process.wait(60) == 0:
             assert result_of(out) == undisturbed
+            counts["equal"] += 1
             clear(out)
             held = 0
     assert started(sweep, log).wait(300) == 0, log.read_text()
     assert result_of(out) == undisturbed
+    return counts + Counter(equal=1)
 
 
 def clear(out: Path) -> None:
@@ -154,7 +158,7 @@ def clear(out: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
 
 
-def test_a_killed_runner(sweep: list[str], out: Path, tmp_path: Path) -> None:
+def test_a_killed_runner(sweep: list[str], out: Path, tmp_path: Path, record_property: Note) -> None:
     """Its kernel ends too, and the next sweep removes what was half-written."""
 
     def kill(process: subprocess.Popen[bytes]) -> None:
@@ -163,7 +167,9 @@ def test_a_killed_runner(sweep: list[str], out: Path, tmp_path: Path) -> None:
         process.wait(60)
         assert psutil.wait_procs(kernels, timeout=20)[1] == []
 
-    assert len(list(kills(sweep, out, tmp_path, kill))) == NUM_KILLS
+    counts = kills(sweep, out, tmp_path, kill)
+    assert counts["kills"] == NUM_KILLS
+    record_property("counts", dict(counts))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another process than 1 adopts orphans on Linux only")
@@ -192,7 +198,7 @@ def test_an_orphan_ends_whoever_adopts_it(tmp_path: Path) -> None:
         adopt(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def test_a_killed_kernel(sweep: list[str], out: Path, tmp_path: Path) -> None:
+def test_a_killed_kernel(sweep: list[str], out: Path, tmp_path: Path, record_property: Note) -> None:
     """The runner says so, goes on to the next notebook, and exits 1."""
 
     def kill(process: subprocess.Popen[bytes]) -> None:
@@ -206,4 +212,6 @@ def test_a_killed_kernel(sweep: list[str], out: Path, tmp_path: Path) -> None:
         else:
             assert "killed by SIGKILL" in (tmp_path / "log").read_text()
 
-    assert len(list(kills(sweep, out, tmp_path, kill))) == NUM_KILLS
+    counts = kills(sweep, out, tmp_path, kill)
+    assert counts["kills"] == NUM_KILLS
+    record_property("counts", dict(counts))
