@@ -5,10 +5,14 @@ Fuzzing and the soak keep theirs themselves (`tests/engine/long_run.py --record`
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -60,6 +64,31 @@ def kills(count: int) -> None:
     }
     write_record("kills", begun, {"tests": tests})
     sys.exit(Counter(found.outcomes.values())["failed"] > 0)
+
+
+@main.command()
+@click.argument("folders", nargs=-1)
+def coverage(folders: tuple[str, ...]) -> None:
+    """Which lines of each package the fast tests in FOLDERS execute, in this process and in those they start."""
+    folders = folders or tuple(f"tests/{layer}" for layer in ("schedule", "engine", "lab", "report"))
+    begun = begin_record("coverage", " ".join(["python scripts/tested.py coverage", *folders]))
+    with TemporaryDirectory() as kept:
+        os.environ["COVERAGE_FILE"] = f"{kept}/coverage"
+        tool = [sys.executable, "-m", "coverage"]
+        tests = [*tool, "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *folders]
+        code = subprocess.run(tests, check=False).returncode
+        subprocess.run([*tool, "combine", "--quiet"], check=True)
+        subprocess.run([*tool, "json", "--quiet", "-o", f"{kept}/lines.json"], check=True)
+        files = json.loads(Path(f"{kept}/lines.json").read_text("utf8"))["files"]
+    packages: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, file in files.items():
+        package = "kernels" if name.startswith("kernels/") else name.split("/")[2].removesuffix(".py")
+        packages[package].update(
+            files=1, lines=file["summary"]["num_statements"], covered=file["summary"]["covered_lines"]
+        )
+    found = {"tests": folders, "all_passed": code == 0, "packages": {k: dict(v) for k, v in packages.items()}}
+    write_record("coverage", begun, found | {"coverage_version": metadata.version("coverage")})
+    sys.exit(code)
 
 
 if __name__ == "__main__":
