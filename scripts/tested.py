@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 from interleave.report.tested import begin_record, write_record
 
@@ -49,6 +50,26 @@ def run(*arguments: str) -> Outcomes:
 @click.group()
 def main() -> None:
     os.chdir(ROOT)
+
+
+@main.command()
+def cases() -> None:
+    """The tests that hold the engine to the cases of `tests/cases.yaml`, and what became of each."""
+    listed = yaml.safe_load((ROOT / "tests/cases.yaml").read_text("utf8"))
+    begun = begin_record("cases", "python scripts/tested.py cases")
+    ran = run(*dict.fromkeys(test for case in listed for test in case["tests"]))
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for name, outcome in ran.outcomes.items():
+        test = "::".join(name.partition("[")[0].split("::")[:2])
+        outcomes[test][outcome] += 1
+        reasons[test] |= {ran.reasons[name]} if name in ran.reasons else set()
+    found = [
+        case | {"tests": {t: {**outcomes[t], "reasons": sorted(reasons[t])} for t in case["tests"]}}
+        for case in listed
+    ]
+    write_record("cases", begun, {"cases": found})
+    sys.exit("failed" in ran.outcomes.values())
 
 
 @main.command()
