@@ -7,7 +7,7 @@ BIN := .venv/bin
 # lock: the tested torch; system: the one this machine brings. Remembered in .venv once chosen.
 TORCH ?= $(or $(firstword $(shell cat .venv/made-for 2>/dev/null)),lock)
 
-.PHONY: help report report-all test test-all check gate book download lab setup clean
+.PHONY: help report report-all test test-all check gate tested-fuzz tested-soak tested-cases tested-kills tested-coverage book download lab setup clean
 
 help:
 	@echo "make report      run the quick experiments here and build the book of them"
@@ -21,6 +21,7 @@ help:
 	@echo "make download    the same, and as one zip file to open anywhere"
 	@echo "make lab         open the notebooks in JupyterLab"
 	@echo "make setup       .venv, packages and weights only (TORCH=system: keep this machine's torch)"
+	@echo "make tested-RECORD  cases, fuzz, soak, kills or coverage: what the book says of tests, run anew"
 	@echo "make clean       remove what was built here; .venv and the weights stay"
 
 setup:
@@ -48,6 +49,16 @@ check: setup
 
 gate: setup
 	$(BIN)/interleave gate --json data/results/gate/smollm2-cpu.json
+
+# Records for the book's page on how this is tested, each as long as it takes.
+tested-fuzz: setup
+	$(BIN)/python tests/engine/long_run.py --record
+
+tested-soak: setup
+	$(BIN)/python tests/engine/soak.py --record
+
+tested-cases tested-kills tested-coverage: tested-%: setup
+	$(BIN)/python scripts/tested.py $*
 
 book: setup
 	$(BIN)/interleave book

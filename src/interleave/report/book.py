@@ -164,7 +164,7 @@ def build_site(
         stage(root, pages)
         drawn = drawings(root, pages, runs_root or root)
         staged = stage_drawings(drawn, root / "book" / "pages")
-        values = page_values(site.name, pages, runs_root or root, drawn)
+        values = page_values(site.name, pages, runs_root or root, drawn, root)
         unstaged = {run.notebook for run in load_runs(root)} - {page.run.notebook for page in pages}
         write_values(build / "values.json", values | {"drawings": staged, "unstaged": sorted(unstaged)})
         (build / "toc.yml").write_text(yaml.safe_dump(staged_toc(toc, pages), sort_keys=False), "utf8")

@@ -25,6 +25,8 @@ from interleave.report.peer_tables import peer_tables
 from interleave.report.peer_values import peer_values, stored_comparison
 from interleave.report.runs import Page
 from interleave.report.status import counted, out_of_date, status_table, versions_table
+from interleave.report.tested import read_records
+from interleave.report.tested_tables import record_tables, record_values
 from interleave.schedule.block_pool import need_blocks
 
 PUBLISHED_MODEL = "qwen2.5-1.5b"
@@ -96,14 +98,21 @@ def measured_values(pages: Sequence[Page], root: Path) -> dict[str, Value]:
 
 
 def page_values(
-    site: str, pages: Sequence[Page], root: Path, drawn: Sequence[Drawing] = ()
+    site: str,
+    pages: Sequence[Page],
+    root: Path,
+    drawn: Sequence[Drawing] = (),
+    checkout: Path | None = None,
 ) -> dict[str, Any]:
     """Everything that prose needs, by kind: values, tables, figures to link to, which experiments have a page,
     and which of these is out of date.
 
-    root: below which the points behind the pages are stored. drawn: what readers play with.
+    root: below which the points behind the pages are stored. drawn: what readers play with. checkout: where the
+    records of tests lie, and the code that they are about, if not there.
     """
     peers = stored_comparison(site, root)
+    checkout = checkout or root
+    records = read_records(checkout)
     values = {name: value for drawing in drawn for name, value in drawing.values.items()}
     if pages:
         values["status.pages"] = Value(counted(len(pages), "chapter"), None, "book/runs.yml")
@@ -118,9 +127,11 @@ def page_values(
         | reported_values()
         | measured_values(pages, root)
         | peer_values(peers)
+        | record_values(records, checkout)
         | values,
         "tables": {"status": status_table(pages), "versions": versions_table(pages)}
         | peer_tables(peers)
+        | record_tables(records, checkout)
         | tables,
     }
 
