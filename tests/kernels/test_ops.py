@@ -26,6 +26,8 @@ from interleave.model.ops import triton as ops
 
 FEW = settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 DTYPES = st.sampled_from([torch.float32, torch.float16])
+# Triton's interpreter cuts a bfloat16 where a GPU rounds it, which a bound of half a step does not allow.
+ALL_DTYPES = st.sampled_from([torch.float32, torch.float16, torch.bfloat16])
 
 
 def strided(rows: int, width: int, dtype: torch.dtype, device: str) -> torch.Tensor:
@@ -65,7 +67,7 @@ def test_the_norm_adds_and_normalises(
 
 
 @FEW
-@given(rows=st.integers(1, 33), half=st.integers(1, 2100), dtype=DTYPES)
+@given(rows=st.integers(1, 33), half=st.integers(1, 2100), dtype=ALL_DTYPES)
 def test_swiglu(rows: int, half: int, dtype: torch.dtype, device: str) -> None:
     torch.manual_seed(0)
     x = strided(rows, 2 * half, dtype, device)
@@ -79,7 +81,7 @@ def test_swiglu(rows: int, half: int, dtype: torch.dtype, device: str) -> None:
     group=st.integers(1, 8),
     kv_heads=st.integers(1, 3),
     head_dim=st.sampled_from([16, 64, 80, 128]),
-    dtype=DTYPES,
+    dtype=ALL_DTYPES,
 )
 def test_rotating_and_writing(
     rows: int, group: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: str
