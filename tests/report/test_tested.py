@@ -50,9 +50,14 @@ FOUND = {
     },
     "mutation": {
         "tool": "a-tool",
-        "version": "1.2",
-        "modules": {"plan": {"killed": 8, "timeout": 1, "survived": 1, "score": 0.9}},
-        "survivors": [{"file": "plan.py", "line": 3, "change": "1 -> 2", "explanation": "the same"}],
+        "tool_version": "1.2",
+        "modules": {"plan": {"killed": 8, "timeout": 1, "survived": 1}},
+        "total": {"killed": 8, "timeout": 1, "survived": 1},
+        "score": 0.9,
+        "survivors": [
+            {"file": "src/plan.py", "line": 3, "change": "1 -> 2", "why": "the same"},
+            {"file": "src/plan.py", "line": 4, "change": "a -> b", "why": None},
+        ],
     },
     "coverage": {
         "tests": ["tests/a"],
@@ -96,13 +101,17 @@ def test_what_was_written_is_shown(root: Path) -> None:
     ]
     assert tables["tested-coverage"]["rows"] == [["lab", "3", "200", "150", "75%"]]
     assert tables["tested-mutation"]["rows"] == [["plan", "8", "1", "1", "90%"]]
-    assert tables["tested-mutation-survivors"]["rows"] == [["plan.py:3", "1 -> 2", "the same"]]
+    assert tables["tested-mutation-survivors"]["rows"] == [
+        ["plan.py:3", "1 -> 2", "the same"],
+        ["plan.py:4", "a -> b", "–"],
+    ]
     (soaked,) = tables["tested-soak"]["rows"]
     assert soaked[:4] == ["mixed, reserve", "20,000", "0", "3,000"]
     assert [cell["text"] for cell in soaked[4:]] == ["12.3", "1.05"]
     assert values["tested.fuzz_steps"].text == "150,000"
     assert values["tested.fuzz_stop_ends"].text == "0"
     assert values["tested.fuzz_failures"].text == "none"
+    assert values["tested.mutation_noticed"].text == "90.0%"
     assert values["tested.cases_outcome"].text == "3 passed, 1 skipped, some did not run"
     assert all(value.source.startswith("data/results/tests/") for value in values.values())
 

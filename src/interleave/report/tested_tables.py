@@ -139,15 +139,17 @@ def _coverage(record: Record) -> dict[str, Any]:
 def _mutation(record: Record) -> dict[str, Any]:
     rows = []
     for name, module in record["modules"].items():
-        counts = [module.get(key, 0) for key in ("killed", "timeout", "survived")]
-        noticed = f"{(counts[0] + counts[1]) / sum(counts):.0%}" if sum(counts) else MISSING
+        counts = [module[key] for key in ("killed", "timeout", "survived")]
+        noticed = f"{1 - counts[2] / sum(counts):.0%}" if sum(counts) else MISSING
         rows.append([name, *[f"{n:,}" for n in counts], noticed])
     return _table(["module", "failed a test", "ran too long", "survived", "noticed"], rows, 1)
 
 
 def _survivors(record: Record) -> dict[str, Any]:
-    found = record.get("survivors", ())
-    rows = [[f"{one['file']}:{one['line']}", one["change"], one["explanation"]] for one in found]
+    rows = [
+        [f"{Path(one['file']).name}:{one['line']}", one["change"], one["why"] or MISSING]
+        for one in record["survivors"]
+    ]
     return _table(["where", "change", "why no test can tell"], rows, 3)
 
 
@@ -183,7 +185,9 @@ def _fuzz_figures(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def _mutation_figures(record: Record) -> Iterator[tuple[str, str]]:
-    yield "tool", f"{record['tool']} {record['version']}"
+    yield "tool", f"{record['tool']} {record['tool_version']}"
+    yield "count", f"{sum(record['total'].values()):,}"
+    yield "noticed", f"{record['score']:.1%}"
 
 
 VALUES: dict[str, Callable[[Record], dict[str, str]]] = {
