@@ -61,6 +61,7 @@ FOUND = {
     },
     "coverage": {
         "tests": ["tests/a"],
+        "all_passed": True,
         "packages": {"lab": {"files": 3, "lines": 200, "covered": 150}, "__init__": {"files": 1, "lines": 0, "covered": 0}},
     },
 }  # fmt: skip

@@ -196,7 +196,10 @@ VALUES: dict[str, Callable[[Record], dict[str, str]]] = {
     "soak": lambda record: {"kernels": record["kernels"]},
     "kills": lambda record: {},
     "mutation": lambda record: dict(_mutation_figures(record)),
-    "coverage": lambda record: {"tests": ", ".join(record["tests"])},
+    "coverage": lambda record: {
+        "tests": ", ".join(record["tests"]),
+        "passed": "all passed" if record["all_passed"] else "not all of them passed",
+    },
 }
 
 
