@@ -38,6 +38,39 @@ def test_lowest_ids_go_first_and_come_back() -> None:
     assert pool.check() == PoolUse(num_free=0, num_owned=6)
 
 
+def test_blocks_come_back_in_parts_and_in_any_order() -> None:
+    pool = BlockPool(6, 4)
+    for owner, count in (("a", 2), ("b", 1), ("a", 2)):
+        pool.allocate(count, owner)
+    assert pool.owned_by("a") == [0, 1, 3, 4]
+    pool.free([4, 0], "a")
+    assert (pool.owned_by("a"), pool.owned_by("b")) == ([1, 3], [2])
+    assert pool.check() == PoolUse(num_free=3, num_owned=3)
+    pool.free([3, 1], "a")
+    assert pool.owned_by("a") == []
+    assert pool.allocate(5, "c") == [0, 1, 3, 4, 5]
+
+
+def test_all_of_a_pool_and_nothing_of_it() -> None:
+    pool = BlockPool(1, 1)
+    assert pool.allocate(0, "nobody") == []
+    assert pool.allocate(1, "a") == [0]
+    pool.free([], "nobody")
+    assert pool.check() == PoolUse(num_free=0, num_owned=1)
+
+
+def test_a_block_given_back_twice_at_once_is_an_error_that_changes_nothing() -> None:
+    pool = BlockPool(4, 4)
+    pool.allocate(1, "b")
+    pool.allocate(2, "a")
+    with pytest.raises(RuntimeError, match="block 1 belongs to None, not to 'a'"):
+        pool.free([1, 1], "a")
+    with pytest.raises(RuntimeError, match="block 0 belongs to 'b', not to 'a'"):
+        pool.free([1, 0], "a")
+    assert pool.owned_by("a") == [1, 2]
+    assert pool.check() == PoolUse(num_free=1, num_owned=3)
+
+
 def test_wrong_use_is_an_error_that_changes_nothing() -> None:
     pool = BlockPool(3, 4)
     blocks = pool.allocate(2, "a")
@@ -59,6 +92,9 @@ def test_check_sees_a_lost_and_a_doubled_block() -> None:
         (lambda pool: pool._free.pop(), "!= 3 blocks"),
         (lambda pool: pool._free.append(2), "twice in the free list"),
         (lambda pool: pool._free.append(0), "both free and owned"),
+        (lambda pool: pool._held["a"].append(0), "a block is owned twice"),
+        (lambda pool: pool._held.update(b=[0]), "a block is owned twice"),
+        (lambda pool: pool._held.clear(), "2 free [+] 0 owned != 3 blocks"),
     ):
         pool = BlockPool(3, 4)
         pool.allocate(1, "a")

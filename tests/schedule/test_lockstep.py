@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_ledger import GROUP_POLICIES, Ledger, one_step
 
@@ -55,6 +55,7 @@ def zeros(scheduler: Scheduler) -> dict[str, int]:
     return dict.fromkeys(scheduler.live_ids, 0)
 
 
+@settings(max_examples=50)
 @given(pairs(), st.data())
 def test_recurrences_are_steps_of_a_plain_scheduler(
     case: tuple[Scheduler, Scheduler, list[Request]], data: st.DataObject
@@ -95,6 +96,7 @@ def test_recurrences_are_steps_of_a_plain_scheduler(
     assert not plain.has_work
 
 
+@settings(max_examples=50)
 @given(pairs(), st.data())
 def test_the_ledger_accepts_it_with_aborts(
     case: tuple[Scheduler, Scheduler, list[Request]], data: st.DataObject

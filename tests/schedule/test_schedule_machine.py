@@ -70,4 +70,4 @@ class Scheduling(LifeCycle):
 
 
 TestScheduling = Scheduling.TestCase
-TestScheduling.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestScheduling.settings = settings(max_examples=40, stateful_step_count=30)

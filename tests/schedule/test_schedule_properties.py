@@ -94,7 +94,7 @@ def serve(case: Case) -> Ledger:
     return ledger
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80)
 @given(cases(configs()))
 def test_every_step_is_sound(case: Case) -> None:
     ledger = serve(case)
@@ -109,7 +109,7 @@ def test_every_step_is_sound(case: Case) -> None:
     assert ledger.scheduler.pool.num_free == case.num_blocks
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50)
 @given(cases(configs().filter(lambda config: not prefill_first(config))))
 def test_nobody_starves_under_decode_first(case: Case) -> None:
     """A request ends within as many steps as it and everyone before it have positions.
@@ -134,7 +134,7 @@ def test_nobody_starves_under_decode_first(case: Case) -> None:
         assert ended_at[request.request_id] <= positions
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=20)
 @given(cases(configs()))
 def test_the_same_input_gives_the_same_plans(case: Case) -> None:
     first, second = serve(case), serve(case)

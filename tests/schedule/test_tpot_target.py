@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interleave.schedule.block_pool import BlockPool
@@ -77,6 +77,7 @@ def test_the_chunk_budget_stays_the_most() -> None:
     ]
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, 60), st.integers(1, 12)), min_size=1, max_size=8),
     st.floats(11, 60),
