@@ -7,7 +7,7 @@ BIN := .venv/bin
 # lock: the tested torch; system: the one this machine brings. Remembered in .venv once chosen.
 TORCH ?= $(or $(firstword $(shell cat .venv/made-for 2>/dev/null)),lock)
 
-.PHONY: help report report-all test test-all check gate tested-fuzz tested-soak tested-cases tested-kills tested-coverage book download lab setup clean
+.PHONY: help report report-all test test-all mutants check gate tested-fuzz tested-soak tested-cases tested-kills tested-coverage book download lab setup clean
 
 help:
 	@echo "make report      run the quick experiments here and build the book of them"
@@ -15,6 +15,7 @@ help:
 	@echo
 	@echo "make report-all  every notebook at its quick size, not only the headline ones (under 25 minutes)"
 	@echo "make test-all    the slow tests too (under an hour)"
+	@echo "make mutants     run the tests of scheduling against changes of its code (about half an hour)"
 	@echo "make check       format, lint, types, import rules"
 	@echo "make gate        parity of every engine on the real weights"
 	@echo "make book        build the published book from the committed runs"
@@ -39,6 +40,9 @@ test: setup
 
 test-all: test
 	$(BIN)/python -m pytest -m slow --durations=10
+
+mutants: setup
+	@bash scripts/mutation.sh
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -95,6 +95,7 @@ class AfterCollection:
 
 
 def run_tests(*plugins: object) -> int:
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     first = sorted(path.name for path in TESTS.glob("test_*.py") if path.name not in LAST + ELSEWHERE)
     options = "-x -qq -s -p no:cacheprovider -p _hypothesis_pytestplugin --tb=no -W ignore".split()
     files = [str(TESTS / name) for name in first + LAST]

@@ -53,7 +53,9 @@ def mutants(path: Path) -> Iterator[Mutant]:
             with suppress(SyntaxError):
                 if (meaning := _meaning(changed)) not in seen:
                     seen.add(meaning)
-                    yield Mutant(path.stem, *_difference(source, changed, name.removeprefix("core/")), changed)
+                    yield Mutant(
+                        path.stem, *_difference(source, changed, name.removeprefix("core/")), changed
+                    )
 
 
 def _meaning(source: str) -> str:

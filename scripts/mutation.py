@@ -12,11 +12,7 @@ import os
 import sys
 from collections import Counter
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in ("src", "kernels")]
 
 import click
 import yaml

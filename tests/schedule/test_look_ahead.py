@@ -85,7 +85,9 @@ def test_a_held_row_ends_all_recurrence() -> None:
 @EVERY_ALLOCATION
 def test_a_plan_that_passes_over_a_decode_stands_for_itself(allocation: str) -> None:
     """T leaves one of two decodes a place beside a chunk: they take turns."""
-    each = scheduler("chunked", order="prefill_first", token_budget=5, chunk_budget=4, max_rows=3, allocation=allocation)
+    each = scheduler(
+        "chunked", order="prefill_first", token_budget=5, chunk_budget=4, max_rows=3, allocation=allocation
+    )
     assert leaps(each, (2, 9), (2, 9), (16, 1))[:5] == [(4, 0, 1), *[(4, 1, 1)] * 4]
 
 

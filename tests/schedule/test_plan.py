@@ -30,7 +30,10 @@ def test_a_position_sees_itself_and_all_before_it(start: int, num_tokens: int) -
 @given(st.integers(0, 12), st.integers(1, 6), st.integers(0, 40), st.integers(1, 5))
 def test_positions_computed_for_a_second_time(start: int, num_tokens: int, before: int, repeats: int) -> None:
     piece = Piece(row(computed_before=before), start, num_tokens)
-    for times, counted in ((1, piece.num_recomputed_tokens()), (repeats, piece.num_recomputed_tokens(repeats))):
+    for times, counted in (
+        (1, piece.num_recomputed_tokens()),
+        (repeats, piece.num_recomputed_tokens(repeats)),
+    ):
         positions = range(start, start + times * num_tokens)
         assert counted == sum(1 for position in positions if position < before)
 

@@ -61,6 +61,10 @@ def test_chunk_len_of_a_whole_prompt_is_all_or_nothing(
     assert chunk_len(remaining, budget, alone, whole=True) == expected
 
 
+def test_a_chunk_is_as_long_as_can_be_unless_told_otherwise() -> None:
+    assert chunk_len(10**9, 10**9, alone=False) == 10**9
+
+
 def test_split() -> None:
     assert split(10, 4) == [(0, 4), (4, 4), (8, 2)]
     assert split(8, 4) == [(0, 4), (4, 4)]
@@ -212,6 +216,16 @@ def test_prefill_first_serves_the_stalest_decodes(policy: str) -> None:
     turns = [step.decode[0][0] for step in steps]
     assert sorted(turns[:3]) == ["d0", "d1", "d2"]
     assert turns[:3] == turns[3:]
+
+
+def test_prefill_first_keeps_the_order_of_admission_where_all_have_room() -> None:
+    """T = 6: chunks of 4 leave room for two decodes, so d1 is the stalest when a last chunk of 3 leaves it for all."""
+    subject = scheduler("chunked", order="prefill_first", max_rows=4, token_budget=6, chunk_budget=4)
+    ledger = with_decodes(subject, 3)
+    add(ledger, request("long", 11))
+    steps = [one_step(ledger) for _ in range(3)]
+    assert [step.prefill[0][2] for step in steps] == [4, 4, 3]
+    assert [i for i, _, _ in steps[2].decode] == ["d0", "d1", "d2"]
 
 
 def test_prefill_first_starves_decodes_that_get_no_room() -> None:

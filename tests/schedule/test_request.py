@@ -93,7 +93,9 @@ def test_a_request_says_no_more_than_it_must() -> None:
     assert (request.prompt_len, request.prefill_target, request.total_len) == (1, 1, 2)
 
 
-@pytest.mark.parametrize(("temperature", "greedy"), [(0, True), (0.0, True), (1e-9, False), (1, False), (2.5, False)])
+@pytest.mark.parametrize(
+    ("temperature", "greedy"), [(0, True), (0.0, True), (1e-9, False), (1, False), (2.5, False)]
+)
 def test_only_temperature_zero_is_greedy(temperature: float, greedy: bool) -> None:
     assert SamplingParams(temperature=temperature, top_p=1e-9, seed=0).greedy is greedy
 
@@ -104,7 +106,7 @@ def test_numbers_of_other_kinds() -> None:
     assert SamplingParams(half, half, one) == SamplingParams(0.5, 0.5, 1)
     request = Request("r", [one, 2], one, [one], half, num_computed=one)
     assert (request.prompt, request.stop_ids) == ((1, 2), frozenset({1}))
-    with pytest.raises(ValueError, match="token id .* in the prompt is not an integer"):
+    with pytest.raises(ValueError, match=r"token id .* in the prompt is not an integer"):
         Request("r", [half], 1)
     with pytest.raises(ValueError, match="due_s must be a finite number"):
         Request("r", [1], 1, due_s=np.float32(math.nan))  # type: ignore[arg-type]

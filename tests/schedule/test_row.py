@@ -31,7 +31,11 @@ def test_a_token_may_be_booked_several_times_at_once() -> None:
     for _ in range(3):
         one_by_one.emit(7)
     at_once.emit(7, 3)
-    assert (at_once.emitted, at_once.known_len) == (one_by_one.emitted, one_by_one.known_len) == ([20, 7, 7, 7], 8)
+    assert (
+        (at_once.emitted, at_once.known_len)
+        == (one_by_one.emitted, one_by_one.known_len)
+        == ([20, 7, 7, 7], 8)
+    )
 
 
 @pytest.mark.parametrize(("num_emitted", "target"), [(0, 4), (1, 4), (3, 6)])
@@ -79,7 +83,9 @@ def test_check_sees_more_computed_than_known_and_more_known_than_asked_for(
 ) -> None:
     each = row(num_emitted)
     each.num_computed = num_computed
-    with pytest.raises(AssertionError, match=f"'r': computed {num_computed}, known {4 + num_emitted}, total 9"):
+    with pytest.raises(
+        AssertionError, match=f"'r': computed {num_computed}, known {4 + num_emitted}, total 9"
+    ):
         each.check()
 
 

@@ -66,6 +66,24 @@ def test_progress_under_a_target_that_nothing_meets() -> None:
     assert [prefill for prefill, decodes, _ in steps if prefill and decodes] == [1] * 5
 
 
+@pytest.mark.parametrize(
+    ("target_s", "chunk"),
+    [(11.0, 1), (12, 1), (12.9, 1), (13.0, 2), (20.0, 9), (50.0, 39), (51.0, 40), (1e9, 40)],
+)
+@pytest.mark.parametrize("policy", ["chunked", "mixed"])
+def test_a_step_may_take_all_of_its_time(policy: str, target_s: float, chunk: int) -> None:
+    """10 s for whatever runs and 1 s for a position: one is the decode's, the others are the prompt's."""
+    target = TpotTarget(
+        target_s, lambda forwards: 10.0 + sum(piece.num_tokens for f in forwards for piece in f)
+    )
+    each = Scheduler(SchedulerConfig(policy, max_rows=4), BlockPool(200, 4), tpot=target)
+    each.submit(Request("a", range(1), 30))
+    each.commit(each.plan(), {"a": 7})
+    each.submit(Request("b", range(100, 140), 1))
+    plan = each.plan()
+    assert (plan.num_prefill_tokens, plan.num_decode_rows) == (chunk, 1)
+
+
 def test_the_chunk_budget_stays_the_most() -> None:
     each = scheduler(target_s=1e9, chunk_budget=3)
     each.submit(Request("a", range(1), 30))
