@@ -95,6 +95,7 @@ def test_check_sees_a_lost_and_a_doubled_block() -> None:
         (lambda pool: pool._held["a"].append(0), "a block is owned twice"),
         (lambda pool: pool._held.update(b=[0]), "a block is owned twice"),
         (lambda pool: pool._held.clear(), "2 free [+] 0 owned != 3 blocks"),
+        (lambda pool: pool._held.update(b=[5]), "2 free [+] 2 owned != 3 blocks"),
     ):
         pool = BlockPool(3, 4)
         pool.allocate(1, "a")

@@ -43,6 +43,10 @@ def lose_a_block(each: Scheduler) -> None:
     each.rows[0].blocks.pop()
 
 
+def gain_a_block(each: Scheduler) -> None:
+    each.rows[0].blocks.append(5)
+
+
 def hold_anothers_block(each: Scheduler) -> None:
     first, second = each.rows
     first.blocks, second.blocks = second.blocks, first.blocks
@@ -76,6 +80,7 @@ def let_too_many_in(each: Scheduler) -> None:
     [
         (lose_a_row, "rows hold 2 blocks, 2 are free of 6"),
         (lose_a_block, "rows hold 3 blocks, 2 are free of 6"),
+        (gain_a_block, "rows hold 5 blocks, 2 are free of 6"),
         (hold_anothers_block, "'a' and the pool disagree on its blocks"),
         (forget_an_id, "live ids do not match rows and queue"),
         (forget_who_waits, "live ids do not match rows and queue"),

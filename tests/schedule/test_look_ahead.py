@@ -7,7 +7,10 @@ import pytest
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.config import SchedulerConfig
 from interleave.schedule.lockstep import Lockstep, LockstepForward, LockstepTokens
+from interleave.schedule.plan import Piece
+from interleave.schedule.recurrence import recurrences
 from interleave.schedule.request import Request
+from interleave.schedule.row import Row
 from interleave.schedule.scheduler import Scheduler
 
 
@@ -75,6 +78,27 @@ def test_chunks_beside_decodes_recur_as_long_as_both_go_on(
     each.submit(Request("first", range(3), max_new_tokens))
     each.commit(each.plan(), {"first": 0})
     assert leaps(each, (11, 5)) == expected
+
+
+@pytest.mark.parametrize(
+    ("stop_ids", "finish_reason", "repeats"),
+    [(frozenset(), None, 5), (frozenset({3}), None, 1), (frozenset(), "stop", 1)],
+)
+def test_a_row_that_may_stop_or_has_ended_stands_for_one_step(
+    stop_ids: frozenset[int], finish_reason: str | None, repeats: int
+) -> None:
+    """Two decodes, 5 and 8 tokens before their ends."""
+    rows = [
+        Row(Request(name, range(4), 9, stops), [], 0, 4)
+        for name, stops in (("a", stop_ids), ("b", frozenset()))
+    ]
+    for row, emitted in zip(rows, (4, 1), strict=True):
+        row.emit(0, emitted)
+    rows[0].finish_reason = finish_reason
+    forward = tuple(Piece(row, row.known_len - 1, 1) for row in rows)
+    assert recurrences([forward], rows) == recurrences([forward[::-1]], rows) == repeats
+    assert recurrences([forward[1:]], rows) == 1  # passes over a decode
+    assert recurrences([], []) == 1
 
 
 def test_a_held_row_ends_all_recurrence() -> None:

@@ -49,7 +49,7 @@ def test_due_time(due_s: object) -> None:
         Request("r", [1], 1, due_s=due_s)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("stop_ids", [5, ["a"], [1.5], [True]])
+@pytest.mark.parametrize("stop_ids", [5, ["a"], [1.5], [True], frozenset({"a"})])
 def test_stop_ids(stop_ids: object) -> None:
     with pytest.raises(ValueError, match=r"request 'r': .*stop_ids"):
         Request("r", [1], 1, stop_ids=stop_ids)  # type: ignore[arg-type]
@@ -90,6 +90,7 @@ def test_a_request_says_no_more_than_it_must() -> None:
     request = Request("r", [0], 1)
     assert request.sampling == SamplingParams(temperature=0.0, top_p=1.0, seed=0)
     assert (request.stop_ids, request.due_s, request.num_computed) == (frozenset(), 0.0, 0)
+    assert Request("r", [0], 1, stop_ids=[]).stop_ids == frozenset()  # type: ignore[arg-type]
     assert (request.prompt_len, request.prefill_target, request.total_len) == (1, 1, 2)
 
 
