@@ -71,6 +71,11 @@ def test_a_block_given_back_twice_at_once_is_an_error_that_changes_nothing() -> 
     assert pool.check() == PoolUse(num_free=1, num_owned=3)
 
 
+def test_a_count_stays_as_it_was_made() -> None:
+    with pytest.raises(AttributeError):
+        BlockPool(3, 4).check().num_free = 5  # type: ignore[misc]
+
+
 def test_wrong_use_is_an_error_that_changes_nothing() -> None:
     pool = BlockPool(3, 4)
     blocks = pool.allocate(2, "a")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from interleave.schedule.plan import StepPlan
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
+from interleave.schedule.scheduler import Committed
 
 
 def row(num_emitted: int = 3) -> Row:
@@ -61,9 +63,20 @@ def test_a_new_row_was_never_served() -> None:
     assert (each.request_id, each.known_len, each.finish_reason) == ("r", 4, None)
 
 
+def test_a_misspelt_name_is_an_error() -> None:
+    """What is never read would otherwise go unnoticed."""
+    with pytest.raises(AttributeError):
+        row().num_compute = 3  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        StepPlan(0, (), ()).repeat = 3  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        Committed([], [], []).free = []  # type: ignore[attr-defined]
+
+
 def test_a_row_is_itself_only() -> None:
     """Two rows of equal content are two rows: the scheduler takes out the one it means."""
-    assert row() != row()
+    request = Request("r", [1, 2], 1)
+    assert Row(request, [], 0, 2) != Row(request, [], 0, 2)
 
 
 @pytest.mark.parametrize(("num_emitted", "num_computed"), [(0, 0), (0, 4), (5, 9), (5, 0)])

@@ -131,6 +131,11 @@ def test_a_target_is_a_number_of_seconds(target_s: object) -> None:
         TpotTarget(target_s, seconds)  # type: ignore[arg-type]
 
 
+def test_a_target_stays_as_it_was_set() -> None:
+    with pytest.raises(AttributeError):
+        TpotTarget(1.0, seconds).target_s = 2.0  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("policy", ["whole", "padded", "static"])
 def test_a_policy_that_cuts_no_prompt_has_no_use_for_a_target(policy: str) -> None:
     with pytest.raises(ValueError, match=f"tpot_target_s does not apply to policy '{policy}'"):
