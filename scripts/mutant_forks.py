@@ -20,7 +20,7 @@ LAST = ["test_lockstep.py", "test_schedule_properties.py", "test_schedule_machin
 """The tests with the most examples; the cheaper ones go first."""
 ELSEWHERE = ["test_dry_run.py"]
 """Runs the code as it is on disk, in interpreters of its own."""
-CPU_S, MEMORY = 30, 4 << 30
+CPU_S, MEMORY = 15, 4 << 30
 """A mutant may never end, or fill the memory. The time is the processor's, so a pause takes none."""
 OUTCOMES = {0: "survived", 1: "killed", 2: "killed"}
 """By pytest's exit code: all passed, some failed, some could not be collected."""
@@ -50,6 +50,8 @@ def run(todo: list[Mutant], jobs: int, found: Found) -> None:
     code = run_tests(plugin)
     if plugin.forked:
         os._exit(code)
+    if code:
+        raise RuntimeError(f"the tests could not be collected: pytest ended with {code}")
 
 
 def forks(todo: list[Mutant] | list[Mutant | None], jobs: int, found: Found) -> Iterator[Mutant | None]:
@@ -90,6 +92,7 @@ class AfterCollection:
             self.forked = True
             assert mutant is not None
             become(mutant, sys.modules[f"interleave.schedule.{mutant.module}"])
+            session.items.sort(key=lambda item: mutant.module not in item.path.stem)  # its own tests go first
             return None  # the fork goes on to the tests
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections import Counter
 from importlib.metadata import version
@@ -94,6 +95,7 @@ def main(modules: tuple[str, ...], jobs: int) -> None:
         "dirty": dirty,
         "code": code,
         "device": cpu_name(),
+        "system": f"{platform.system()} {platform.machine()}",
         "versions": package_versions(("hypothesis", "pytest")),
         "command": "make mutants",
         "tool": "cosmic-ray",
