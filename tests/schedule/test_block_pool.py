@@ -100,6 +100,7 @@ def test_check_sees_a_lost_and_a_doubled_block() -> None:
         (lambda pool: pool._held["a"].append(0), "a block is owned twice"),
         (lambda pool: pool._held.update(b=[0]), "a block is owned twice"),
         (lambda pool: pool._held.clear(), "2 free [+] 0 owned != 3 blocks"),
+        (lambda pool: pool._held.update(b=[2]), r"both free and owned: \[2\]"),
         (lambda pool: pool._held.update(b=[5]), "2 free [+] 2 owned != 3 blocks"),
     ):
         pool = BlockPool(3, 4)
@@ -123,3 +124,4 @@ def test_random_use_conserves_the_pool(moves: list[tuple[int, int]]) -> None:
         owned = [block for blocks in held.values() for block in blocks]
         assert len(owned) == len(set(owned))
         assert pool.check() == PoolUse(num_free=12 - len(owned), num_owned=len(owned))
+        assert (pool.num_free, pool.num_owned) == (12 - len(owned), len(owned))

@@ -101,6 +101,55 @@ def test_a_row_that_may_stop_or_has_ended_stands_for_one_step(
     assert recurrences([], []) == 1
 
 
+def decoding(**max_new_tokens: int) -> Scheduler:
+    """Rows of a prompt of 4 each, all of which have emitted one token."""
+    each = scheduler("chunked")
+    for name, new in max_new_tokens.items():
+        each.submit(Request(name, range(4), new))
+    each.commit(each.plan(), dict.fromkeys(max_new_tokens, 0))
+    return each
+
+
+def test_whoever_was_aborted_ends_no_recurrence() -> None:
+    each = decoding(a=5, b=9, c=7, d=5)
+    seen = []
+    for gone, repeats in (("a", 2), ("c", 1), ("d", 3)):
+        each.abort(gone)
+        plan = each.plan()
+        seen.append((plan.repeats, plan.num_decode_rows))
+        assert each.commit(plan, dict.fromkeys("abcd", 0), repeats).released == []
+        each.check()
+    # d has 4 tokens left at first and 2 after two steps; then b is alone, with 5 of its 8.
+    assert seen == [(4, 3), (2, 2), (5, 1)]
+    plan = each.plan()
+    assert plan.repeats == 2
+    assert [row.request_id for row in each.commit(plan, {"b": 0}, 2).released] == ["b"]
+    assert not each.has_work
+
+
+def test_whoever_was_aborted_does_not_end_with_the_others() -> None:
+    each = decoding(a=5, b=5, c=5)
+    aborted = each.abort("b")
+    ended = each.commit(each.plan(), dict.fromkeys("ac", 0), 4).released
+    assert [(row.request_id, len(row.emitted), row.finish_reason) for row in ended] == [
+        ("a", 5, "length"),
+        ("c", 5, "length"),
+    ]
+    assert isinstance(aborted, Row)
+    assert (len(aborted.emitted), aborted.finish_reason) == (1, "abort")
+
+
+def test_whoever_is_aborted_is_up_to_date() -> None:
+    each = decoding(a=9, b=9)
+    each.commit(each.plan(), dict.fromkeys("ab", 0), 3)
+    aborted = each.abort("a")
+    assert isinstance(aborted, Row)
+    assert (aborted.num_computed, len(aborted.emitted), aborted.last_served_step) == (7, 4, 3)
+    (forward,) = each.plan().forwards
+    assert isinstance(forward, LockstepForward)
+    assert forward.attended == 8  # b's 7 computed positions and its newest
+
+
 def test_a_held_row_ends_all_recurrence() -> None:
     """A static batch goes on with a row that has ended, for which every step is alike but the next."""
     assert leaps(scheduler("static"), (4, 3), (4, 6)) == [(8, 0, 1), (0, 2, 2), *[(0, 2, 1)] * 3]

@@ -44,7 +44,16 @@ def add(ledger: Ledger, one: Request) -> None:
 
 @pytest.mark.parametrize(
     ("remaining", "budget", "max_chunk", "expected"),
-    [(10, 4, 8, 4), (10, 8, 4, 4), (3, 8, 4, 3), (10, 0, 4, 0), (0, 8, 4, 0), (10, -3, 4, 0), (4, 4, 4, 4)],
+    [
+        (10, 4, 8, 4),
+        (10, 8, 4, 4),
+        (3, 8, 4, 3),
+        (10, 0, 4, 0),
+        (0, 8, 4, 0),
+        (10, -3, 4, 0),
+        (10, -1, 4, 0),
+        (4, 4, 4, 4),
+    ],
 )
 def test_chunk_len_takes_what_fits(remaining: int, budget: int, max_chunk: int, expected: int) -> None:
     for alone in (True, False):
