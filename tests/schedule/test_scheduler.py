@@ -181,6 +181,29 @@ def test_abort_at_every_stage(policy: str) -> None:
 
 
 @EVERY_POLICY
+def test_abort_of_the_last_row_that_others_wait_for(policy: str) -> None:
+    """A static batch holds rows that have ended until all have; one that is aborted is waited for no more."""
+    subject = Scheduler(SchedulerConfig(policy, max_rows=2), BlockPool(64, 4))
+    ledger = Ledger(subject)
+    for name, budget in (("short", 1), ("long", 9), ("next", 2)):
+        subject.submit(request(name, 3, budget))
+        ledger.submitted(request(name, 3, budget))
+    one_step(ledger)
+    assert subject.abort("long") is not None
+    ledger.ended("long", "abort")
+    for _ in range(4):
+        if subject.has_work:
+            one_step(ledger)
+    assert {name: account.ended for name, account in ledger.accounts.items()} == {
+        "short": "length",
+        "long": "abort",
+        "next": "length",
+    }
+    assert not subject.has_work
+    assert subject.pool.num_free == 64
+
+
+@EVERY_POLICY
 def test_abort_between_plan_and_commit(policy: str) -> None:
     """A plan may outlive a request that it names; the commit passes over it."""
     subject = Scheduler(SchedulerConfig(policy, max_rows=4), BlockPool(64, 4))

@@ -180,7 +180,9 @@ class Scheduler:
         self.step += repeats
         if repeats > 1:
             self._allocation.catch_up(self._rows)
-        released, freed = self._release_ended(ended) if ended else ([], [])
+        # A static batch may have lost its last unfinished row to an abort, so that nobody ends in this step.
+        may_end = bool(ended) or self.config.policy == "static"
+        released, freed = self._release_ended(ended) if may_end else ([], [])
         return Committed(emitted, released, freed)
 
     def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
