@@ -87,8 +87,7 @@ class SimulatedExecutor:
                 features.append(counts)
                 growth.append(more)
             lines = [
-                (timer.work(counts), timer.work(more))
-                for counts, more in zip(features, growth, strict=True)
+                (timer.work(counts), timer.work(more)) for counts, more in zip(features, growth, strict=True)
             ]
             if self.steps is not None:
                 self.steps.append(features)

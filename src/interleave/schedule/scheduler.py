@@ -72,6 +72,7 @@ class Scheduler:
         self._limits = config.limits
         self._max_rows = config.max_rows
         self._pads = config.policy in ("padded", "static")
+        self._holds_ended = config.policy == "static"
         self._live: set[str] = set()
 
     @property
@@ -181,13 +182,12 @@ class Scheduler:
         if repeats > 1:
             self._allocation.catch_up(self._rows)
         # A static batch may have lost its last unfinished row to an abort, so that nobody ends in this step.
-        may_end = bool(ended) or self.config.policy == "static"
-        released, freed = self._release_ended(ended) if may_end else ([], [])
+        released, freed = self._release_ended(ended) if ended or self._holds_ended else ([], [])
         return Committed(emitted, released, freed)
 
     def _release_ended(self, ended: list[Row]) -> tuple[list[Row], list[list[int]]]:
         """In order of admission. A static batch is held until all of it has ended."""
-        if self.config.policy == "static":
+        if self._holds_ended:
             ended = [row for row in self._rows if row.finish_reason is not None]
             if len(ended) < len(self._rows):
                 return [], []
