@@ -128,6 +128,8 @@ def test_a_failed_run_exits_1_and_keeps_its_document(monkeypatch, tmp_path):
     def failing(*_):
         raise MemoryError("no memory")
 
+    # An engine is rehearsed once a process: what fails below is a run.
+    assert bench("closed", "--engine", "cached", *SMALL).exit_code == 0
     monkeypatch.setattr(Decoder, "forward", failing)
     out = tmp_path / "out.json"
     done = bench("closed", "--engine", "cached", *SMALL, "--json", out)
