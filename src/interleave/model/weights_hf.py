@@ -6,6 +6,7 @@ pickle runs code. Tensor names and shapes are checked before the first one is re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -90,7 +91,8 @@ def _sharded(index: Path) -> dict[str, StoredTensor]:
     if wrong := [file for file in weight_map.values() if not isinstance(file, str)]:
         raise ModelError(f"{index}: weight_map must name a file for each tensor, got {wrong[0]!r}")
     files = {name: index.parent / Path(name).name for name in sorted(set(weight_map.values()))}
-    if absent := [name for name, path in files.items() if not path.is_file()]:
+    # Unlike Path's, os.path's answer for a name that no file can have is no.
+    if absent := [name[:80] for name, path in files.items() if not os.path.isfile(path)]:
         raise ModelError(f"{index.parent}: shards named by the index are missing: {_some(absent)}")
     held = {name: stored_tensors(path) for name, path in files.items()}
     if lost := sorted(tensor for tensor, file in weight_map.items() if tensor not in held[file]):
