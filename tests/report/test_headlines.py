@@ -12,6 +12,7 @@ import pytest
 from nbformat.v4 import new_notebook
 from toys.booklet import ROOT
 from toys.peers import document
+from toys.records import FOUND
 
 from interleave.lab.results import PointStore
 from interleave.report.drawings import drawings, stored_timelines, timeline_drawing
@@ -19,6 +20,7 @@ from interleave.report.headlines import arrival_headlines, batch_headlines, head
 from interleave.report.marks import Value
 from interleave.report.peer_values import Stored, peer_values
 from interleave.report.runs import Page, Run
+from interleave.report.tested_tables import record_values
 from interleave.report.values import reported_values, trace_values
 
 LADDER = ("static", "continuous", "paged", "whole", "chunked", "mixed", "recorded")
@@ -119,6 +121,8 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     checks = {"ours": [[1]], "openvino": [[1]], "vllm": [[2]]}
     for changes in ({"checks": checks}, {"machine": None}, {"target": target}):
         known |= peer_values(Stored(document(code="another", **changes), "data")).keys()
+    records = {name: {"date": "2026-12-01T02:27:04Z", **found} for name, found in FOUND.items()}
+    known |= {*record_values(records, ROOT), "tested.gpu"}
     for page in sorted((ROOT / "book").glob("*.md")):
         text = page.read_text()
         asked = {name for names in re.findall(r"measured\} (.*)", text) for name in names.split()}
