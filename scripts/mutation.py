@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections import Counter
 from importlib.metadata import version
@@ -20,12 +19,9 @@ import yaml
 from mutant_forks import PACKAGE, ROOT, TESTS, run
 from mutants import Mutant, mutants
 
-from interleave.lab.code_hash import code_hash
-from interleave.lab.files import write_atomically
-from interleave.lab.provenance import cpu_name, git_state, package_versions, utc_now
+from interleave.report.tested import begin_record, write_record
 
 EXPLAINED = TESTS / "surviving_mutants.yaml"
-RECORD = ROOT / "data/results/tests/mutation.json"
 LEAST_SCORE = 0.85
 Key = tuple[str, int, str, str]
 
@@ -87,26 +83,14 @@ def report(todo: list[Mutant], outcomes: dict[Key, str]) -> dict[str, Any]:
 def main(modules: tuple[str, ...], jobs: int) -> None:
     """MODULES of the scheduler, by name, without a record; or all of them, and the record is written."""
     every = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
-    commit, dirty = git_state(ROOT)
-    code = code_hash([path for folder in (PACKAGE, TESTS) for path in folder.rglob("*.py")], ROOT)
-    begun = {
-        "date": utc_now(),
-        "commit": commit,
-        "dirty": dirty,
-        "code": code,
-        "device": cpu_name(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "versions": package_versions(("hypothesis", "pytest")),
-        "command": "make mutants",
-        "tool": "cosmic-ray",
-        "tool_version": version("cosmic-ray"),
-    }
+    begun = begin_record("mutation", "make mutants")
+    tool = {"tool": "cosmic-ray", "tool_version": version("cosmic-ray")}
     todo = [mutant for name in modules or every for mutant in mutants(PACKAGE / f"{name}.py")]
-    found = report(todo, outcomes_of(todo, jobs, code))
+    found = report(todo, outcomes_of(todo, jobs, begun["code"]))
     for module, count in found["modules"].items():
         print(module, *(f"{number} {outcome}" for outcome, number in count.items()))
     if not modules:
-        write_atomically(RECORD, json.dumps({**begun, **found}, indent=1, allow_nan=False) + "\n")
+        write_record("mutation", begun, tool | found)
     for each in found["survivors"]:
         if each["why"] is None:
             print(f"not explained: {each['file']}:{each['line']}: {each['change']}")
