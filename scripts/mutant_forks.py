@@ -7,6 +7,8 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import hypothesis
 import hypothesis.stateful
@@ -24,7 +26,8 @@ CPU_S, MEMORY = 15, 4 << 30
 """A mutant may never end, or fill the memory. The time is the processor's, so a pause takes none."""
 OUTCOMES = {0: "survived", 1: "killed", 2: "killed"}
 """By pytest's exit code: all passed, some failed, some could not be collected."""
-Found = Callable[[Mutant, str], None]
+Found = Callable[[Mutant, str, str], None]
+"""Told of a mutant, its outcome, and the file of the test that ran last ("" when none did)."""
 
 
 def run(todo: list[Mutant], jobs: int, found: Found) -> None:
@@ -56,11 +59,13 @@ def run(todo: list[Mutant], jobs: int, found: Found) -> None:
 
 def forks(todo: list[Mutant] | list[Mutant | None], jobs: int, found: Found) -> Iterator[Mutant | None]:
     """Yields each in a fork of its own, which has to end itself; here, `found` hears of its end. None: no mutant."""
-    running: dict[int, Mutant | None] = {}
+    running: dict[int, tuple[Mutant | None, IO[bytes]]] = {}
     left = list(todo)
     while left or running:
         if left and len(running) < jobs:
+            last = TemporaryFile()  # noqa: SIM115 (closed once its fork has ended)
             if (pid := os.fork()) == 0:
+                LastTest.file = last
                 resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
                 nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -68,15 +73,28 @@ def forks(todo: list[Mutant] | list[Mutant | None], jobs: int, found: Found) -> 
                 os.dup2(nowhere, 2)
                 yield left[0]
                 return
-            running[pid] = left.pop(0)
+            running[pid] = left.pop(0), last
             continue
         pid, status = os.wait()
-        mutant, code = running.pop(pid), os.waitstatus_to_exitcode(status)
+        (mutant, last), code = running.pop(pid), os.waitstatus_to_exitcode(status)
+        with last:
+            test = last.read().decode().strip()
         outcome = "timeout" if code < 0 else OUTCOMES.get(code)
         if outcome is None or (mutant is None and outcome != "survived"):
             raise RuntimeError(f"{outcome or 'broken'} ({code}): {mutant.change if mutant else 'no mutant'}")
         if mutant is not None:
-            found(mutant, outcome)
+            found(mutant, outcome, test)
+
+
+class LastTest:
+    """A plugin of pytest: notes the file of each test that starts, where whoever forked can read it."""
+
+    file: IO[bytes] | None = None
+
+    @staticmethod
+    def pytest_runtest_logstart(location: tuple[str, int | None, str]) -> None:
+        if LastTest.file is not None:
+            os.pwrite(LastTest.file.fileno(), Path(location[0]).name.ljust(200).encode(), 0)
 
 
 class AfterCollection:
@@ -102,4 +120,4 @@ def run_tests(*plugins: object) -> int:
     first = sorted(path.name for path in TESTS.glob("test_*.py") if path.name not in LAST + ELSEWHERE)
     options = "-x -qq -s -p no:cacheprovider -p _hypothesis_pytestplugin --tb=no -W ignore".split()
     files = [str(TESTS / name) for name in first + LAST]
-    return pytest.main([*options, "--hypothesis-profile=mutants", *files], plugins=[*plugins])
+    return pytest.main([*options, "--hypothesis-profile=mutants", *files], plugins=[LastTest, *plugins])

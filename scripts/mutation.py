@@ -1,8 +1,8 @@
 """Change the scheduler in one place at a time: some test of scheduling must fail. `make mutants` runs it all.
 
 A mutant that no test notices is a survivor, and `tests/schedule/surviving_mutants.yaml` says why it may be.
-Outcomes are kept in `_build/mutation` for as long as neither the code nor its tests change, so that a run
-which was cut off goes on where it was.
+Outcomes are kept in `_build/mutation` for as long as the code and the tests that they depend on stay the same:
+a run that was cut off goes on where it was, and one after new tests asks them about survivors.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections import Counter
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 from mutant_forks import PACKAGE, ROOT, TESTS, run
 from mutants import Mutant, mutants
 
+from interleave.lab.code_hash import code_hash
 from interleave.report.tested import begin_record, write_record
 
 EXPLAINED = TESTS / "surviving_mutants.yaml"
@@ -30,16 +32,32 @@ def key(mutant: Mutant) -> Key:
     return mutant.module, mutant.line, mutant.operator, mutant.change
 
 
-def outcomes_of(todo: list[Mutant], jobs: int, code: str) -> dict[Key, str]:
-    path = ROOT / f"_build/mutation/{code[:16]}.jsonl"
+@cache
+def tests_hash(test: str) -> str:
+    """Of a file of tests and of what it shares with others; of all of them for ""."""
+    paths = [
+        path for path in TESTS.glob("*.py") if test in ("", path.name) or not path.name.startswith("test_")
+    ]
+    return code_hash(paths, ROOT)[:16]
+
+
+def outcomes_of(todo: list[Mutant], jobs: int) -> dict[Key, str]:
+    """Of an earlier run those outcomes are kept that it would find again."""
+    path = ROOT / f"_build/mutation/{code_hash(PACKAGE.glob('*.py'), ROOT)[:16]}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = path.read_text("utf8").splitlines() if path.exists() else []
-    outcomes: dict[Key, str] = {tuple(each[:4]): each[4] for each in map(json.loads, lines)}
+    outcomes: dict[Key, str] = {}
+    for *mutant, outcome, test, tests in map(
+        json.loads, path.read_text("utf8").splitlines() if path.exists() else []
+    ):
+        if (TESTS / test).exists() and tests == tests_hash(test):
+            outcomes[tuple(mutant)] = outcome
     with path.open("a", encoding="utf8") as log:
 
-        def found(mutant: Mutant, outcome: str) -> None:
+        def found(mutant: Mutant, outcome: str, test: str) -> None:
+            """A mutant that was noticed depends on the test that noticed it, a survivor on all of them."""
             outcomes[key(mutant)] = outcome
-            print(json.dumps([*key(mutant), outcome]), file=log, flush=True)
+            test = "" if outcome == "survived" else test
+            print(json.dumps([*key(mutant), outcome, test, tests_hash(test)]), file=log, flush=True)
             if outcome != "killed":
                 print(f"{outcome}: {mutant.module}.py:{mutant.line}: {mutant.change}", flush=True)
 
@@ -86,7 +104,7 @@ def main(modules: tuple[str, ...], jobs: int) -> None:
     begun = begin_record("mutation", "make mutants")
     tool = {"tool": "cosmic-ray", "tool_version": version("cosmic-ray")}
     todo = [mutant for name in modules or every for mutant in mutants(PACKAGE / f"{name}.py")]
-    found = report(todo, outcomes_of(todo, jobs, begun["code"]))
+    found = report(todo, outcomes_of(todo, jobs))
     for module, count in found["modules"].items():
         print(module, *(f"{number} {outcome}" for outcome, number in count.items()))
     if not modules:

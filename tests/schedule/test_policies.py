@@ -71,7 +71,8 @@ def test_chunk_len_of_a_whole_prompt_is_all_or_nothing(
 
 
 def test_a_chunk_is_as_long_as_can_be_unless_told_otherwise() -> None:
-    assert chunk_len(10**9, 10**9, alone=False) == 10**9
+    assert chunk_len(10**9, 10**9) == 10**9
+    assert chunk_len(10, 9, whole=True) == 0  # beside others
 
 
 def test_split() -> None:
