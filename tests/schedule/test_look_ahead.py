@@ -177,6 +177,20 @@ def test_decodes_recur_until_the_pool_is_dry(num_blocks: int) -> None:
     each.check()
 
 
+@pytest.mark.parametrize("max_new_tokens", [14, 15, 28])
+def test_one_step_before_the_pool_is_dry_nothing_recurs(max_new_tokens: int) -> None:
+    """Eight blocks are full after twelve decodes of two rows, however few the rows still want."""
+    each = scheduler("chunked", 8, allocation="progressive")
+    for name in "ab":
+        each.submit(Request(name, range(4), max_new_tokens))
+    each.commit(each.plan(), {"a": 0, "b": 0})
+    for repeats in (11, 1):
+        plan = each.plan()
+        assert (plan.repeats, plan.preempted) == (12 if repeats == 11 else 1, ())
+        each.commit(plan, {"a": 0, "b": 0}, repeats)
+    assert [gone.row.request_id for gone in each.plan().preempted] == ["b"]
+
+
 @EVERY_ALLOCATION
 def test_an_arrival_changes_nothing_once_every_row_is_taken_or_somebody_waits(allocation: str) -> None:
     each = scheduler("chunked", 4, max_rows=2, allocation=allocation)
