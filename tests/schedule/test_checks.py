@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from outgrown import outgrown
 
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.config import SchedulerConfig
@@ -21,17 +22,6 @@ def scheduler() -> Scheduler:
         each.submit(Request(name, range(5), 3))
     each.commit(each.plan(), {"a": 0})
     each.check()
-    return each
-
-
-def outgrown() -> Scheduler:
-    """a runs; b and c were preempted and wait, in this order."""
-    each = Scheduler(SchedulerConfig("mixed", max_rows=3, allocation="progressive"), BlockPool(6, 4))
-    for name in "abc":
-        each.submit(Request(name, range(4), 12))
-    while len(each.queue.preempted) < 2:
-        each.commit(each.plan(), dict.fromkeys("abc", 0))
-        each.check()
     return each
 
 

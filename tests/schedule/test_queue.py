@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from outgrown import outgrown
 
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.config import SchedulerConfig
@@ -12,18 +13,8 @@ from interleave.schedule.row import Row
 from interleave.schedule.scheduler import Scheduler
 
 
-def outgrown() -> Scheduler:
-    """a runs; b and c were preempted; d and e were never admitted."""
-    each = Scheduler(SchedulerConfig("mixed", max_rows=3, allocation="progressive"), BlockPool(6, 4))
-    for name in "abcde":
-        each.submit(Request(name, range(4), 12))
-    while len(each.queue.preempted) < 2:
-        each.commit(each.plan(), dict.fromkeys("abc", 0))
-    return each
-
-
 def test_preempted_rows_stand_before_requests() -> None:
-    each = outgrown()
+    each = outgrown("abcde")
     assert each.queue.ids == ["b", "c", "d", "e"]
     assert len(each.queue) == 4
     assert each.live_ids == ["a", "b", "c", "d", "e"]
@@ -31,7 +22,7 @@ def test_preempted_rows_stand_before_requests() -> None:
 
 
 def test_whoever_is_taken_out_is_handed_over() -> None:
-    queue = outgrown().queue
+    queue = outgrown("abcde").queue
     row, request = queue.remove("c"), queue.remove("d")
     assert isinstance(row, Row)
     assert isinstance(request, Request)
@@ -42,7 +33,7 @@ def test_whoever_is_taken_out_is_handed_over() -> None:
 
 @pytest.mark.parametrize("name", "abcde")
 def test_an_abort_ends_whoever_runs_or_waits_with_its_reason(name: str) -> None:
-    each = outgrown()
+    each = outgrown("abcde")
     ended = each.abort(name, "gone")
     assert ended is not None
     assert ended.request_id == name
@@ -52,7 +43,7 @@ def test_an_abort_ends_whoever_runs_or_waits_with_its_reason(name: str) -> None:
 
 
 def test_an_abort_is_called_one_by_default() -> None:
-    row = outgrown().abort("b")
+    row = outgrown("abcde").abort("b")
     assert isinstance(row, Row)
     assert row.finish_reason == "abort"
 

@@ -178,7 +178,7 @@ class Engine:
         finished = (
             [Finished(row.request_id, row.finish_reason or "length") for row in released] if released else []
         )
-        # By position: a simulation makes one of these for every event, and names would take it twice as long.
+        # By position, since a simulation makes one of these for every event.
         return StepOutcome(
             plan, executed, committed.tokens, finished, released, num_rows, owned_blocks,
             prefill_tokens, decode_rows - held_rows, held_rows, attended_tokens, context_tokens,
@@ -187,6 +187,6 @@ class Engine:
     def check(self) -> None:
         """Assert that no block is lost; when idle, that all of them are free."""
         self.scheduler.check()
-        pool = self.scheduler.pool
-        if not self.has_work and pool.num_free != pool.num_blocks:
-            raise AssertionError(f"idle engine: {pool.num_blocks - pool.num_free} blocks are still owned")
+        num_owned = self.scheduler.pool.num_owned
+        if not self.has_work and num_owned:
+            raise AssertionError(f"idle engine: {num_owned} blocks are still owned")

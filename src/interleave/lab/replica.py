@@ -38,16 +38,18 @@ class Replica:
         self.table = table
         on_step = watch(self) if watch else None
         self.server = Server(engine, table, RunClock(executor.clock.__call__), executor.clock.sleep, on_step)
-        self.now_s = 0.0
         self.num_live = self._outstanding = 0
         # Of the latest event: how many requests were live in it, what each of its steps computed, when it began.
         self._num_ended = self._step_tokens = self._repeats = self._start_ticks = 0
+
+    @property
+    def now_s(self) -> float:
+        return self.server.now_s
 
     def take(self, request: Request) -> None:
         """A request that is due, no later than an event of this replica that others have seen end."""
         while self.now_s < request.due_s and not self.num_live:
             self.server.wait_for(request)
-            self.now_s = self.server.now_s
         self.server.take(request)
         self.num_live += 1
         self._outstanding += request.prefill_target - request.num_computed + request.max_new_tokens
@@ -55,7 +57,6 @@ class Replica:
     def step(self) -> None:
         self._start_ticks = self.executor.clock.ticks
         outcome = self.server.step()
-        self.now_s = self.server.now_s
         self._repeats = outcome.executed.repeats
         self._step_tokens = outcome.prefill_tokens + len(outcome.tokens)
         self._num_ended = len(outcome.finished)
