@@ -46,6 +46,7 @@ CHOICES = {
             ("scale", 8),
             ("engines", ("mixed",)),
             ("budgets", (64, 512)),
+            ("decode_steps", (2.0,)),
             ("rows", 4),
             ("num_requests", 7),
             ("step_tokens", (1, 16)),

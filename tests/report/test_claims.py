@@ -107,7 +107,7 @@ def test_a_chunk_is_nearly_free_if_the_step_hardly_grows(one_s: float, verdict: 
 @pytest.mark.parametrize(("whole_s", "verdict"), [(1.5, HOLDS), (0.2, FAILS)])
 def test_tails_of_tpot_are_compared_below_capacity(whole_s: float, verdict: str) -> None:
     rows = [
-        {"engine": engine, "load": load, "seed": 0, "rate": load, "run_served_rate": 1.0, "ttft_s": 1.0,
+        {"kind": "measured", "engine": engine, "load": load, "seed": 0, "rate": load, "run_served_rate": 1.0, "ttft_s": 1.0,
          "queue_wait_s": 0.0, "run_gap_p50_s": 0.1, "run_worst_gap_s": 0.1, "tpot_s": tpot}
         for load, factor in ((0.85, 1.0), (1.2, 100.0))
         for engine, slow in (("whole", whole_s), ("chunked", 0.1))

@@ -31,6 +31,7 @@ def arrivals(engines: dict[str, float] = ENGINES) -> list[dict[str, Any]]:
     """Two requests per engine and load; stalls in the given proportions, rates the other way round."""
     return [
         {
+            "kind": "measured",
             "engine": engine,
             "load": load,
             "seed": 0,
@@ -122,7 +123,7 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     for changes in ({"checks": checks}, {"machine": None}, {"target": target}):
         known |= peer_values(Stored(document(code="another", **changes), "data")).keys()
     records = {name: {"date": "2026-12-01T02:27:04Z", **found} for name, found in FOUND.items()}
-    known |= {*record_values(records, ROOT), "tested.gpu"}
+    known |= {*record_values(records, ROOT), "tested.gpu", "repeated.count", "repeated.changed"}
     for page in sorted((ROOT / "book").glob("*.md")):
         text = page.read_text()
         asked = {name for names in re.findall(r"measured\} (.*)", text) for name in names.split()}

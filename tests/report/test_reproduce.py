@@ -7,14 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from toys import drifting
 
 from interleave.cli.main import main
 from interleave.lab.paths import repo_root
-from interleave.report import freshness, layout, tries
+from interleave.report import freshness, layout, second_run, tries
+from interleave.report.evidence import Stored
+from interleave.report.figures.graded import verdict
 from interleave.report.layout import executed_folder
+from interleave.report.repeated import read_repeated
 from interleave.report.run_list import Run
 from interleave.report.runner import run_notebook
 
@@ -125,6 +129,42 @@ run.glue(name, int(run.points().area.max()))"""
     assert code == 1
     assert "first: recorded only before" in said
     assert "second: recorded only now" in said
+
+
+def test_both_runs_are_filed_however_they_came_out(
+    make: Writer, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def grades(stored: Stored) -> pd.DataFrame:
+        found = float(stored.frame["found"].iloc[0])
+        return pd.DataFrame([verdict("1", "what is found", found, 0, 100)])
+
+    monkeypatch.setattr(second_run, "grader", lambda experiment: grades)
+    make(FOUND.format(width=0.25), **DRIFTING)
+    code, said = check("01_toy", "--record")
+    assert code == 2
+    assert (
+        "was begun 0 minutes ago; a second run that is to be filed has to begin at least 60 minutes" in said
+    )
+    assert not (out / "_build/reproduced").exists()
+    monkeypatch.setattr(second_run, "LEAST_APART_S", 0)
+    code, said = check("01_toy", "--record")
+    assert code == 1
+    assert "filed: " in said, said
+    (document,) = read_repeated(out)
+    assert {number["name"]: number["outcome"] for number in document["numbers"]} == {
+        "found": "beyond",
+        "name": "no range",
+    }
+    (line,) = document["predictions"]
+    assert line["first"] == {"measured": 100.0, "verdict": "held"}
+    assert line["second"] == {"measured": 101.0, "verdict": "missed"}
+    assert document["first"]["started"] <= document["second"]["started"]
+
+
+def test_filing_needs_a_page_that_is_made_again() -> None:
+    done = CliRunner().invoke(main, ["check", "--record"])
+    assert done.exit_code == 2
+    assert "--record files what --reproduce PAGE found; give both" in done.output
 
 
 def test_chosen_parameters_are_chosen_again(make: Writer, out: Path, tmp_path: Path) -> None:

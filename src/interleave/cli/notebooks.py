@@ -112,8 +112,9 @@ def run(
 @click.command()
 @click.option("--quick", is_flag=True, help="Check the quick run's pages too.")
 @click.option("--reproduce", "page", metavar="PAGE", help="Make this page again and compare its numbers.")
+@click.option("--record", is_flag=True, help="With --reproduce: file both runs for the book.")
 @keeps("published pages and points are as they were")
-def check(quick: bool, page: str | None) -> None:
+def check(quick: bool, page: str | None, record: bool) -> None:
     """Check the notebooks and the published pages: content, and whether they are up to date.
 
     Exit code 1 if a template is not in order, a page holds what it must not, or a page would look
@@ -123,16 +124,20 @@ def check(quick: bool, page: str | None) -> None:
     --reproduce measures all that one page (a notebook's name, or an executed notebook; with --quick, the
     quick run's) is made from once more, apart. A simulated or published number has to be equal, a measured
     one within the range of its repeats, and a page without a measured one equal to the last byte. Exit code
-    1 where something is not.
+    1 where something is not. --record files what both runs found in data/results/repeated, for the book's
+    page of runs, however it came out; the second has to begin an hour after the first or later.
 
     \b
     Examples:
       interleave check
       interleave check --reproduce closed_batches
+      interleave check --reproduce step_trace --record
     """
     if page is not None:
-        _reproduce(page, quick)
+        _reproduce(page, quick, record)
         return
+    if record:
+        raise click.UsageError("--record files what --reproduce PAGE found; give both")
     from interleave.report.badges import built_without_badge
     from interleave.report.freshness import page_states, source_faults
     from interleave.report.layout import COMMITTED_PROFILES
@@ -146,14 +151,20 @@ def check(quick: bool, page: str | None) -> None:
     click.get_current_context().exit(1 if wrong else 0)
 
 
-def _reproduce(name: str, quick: bool) -> None:
+def _reproduce(name: str, quick: bool, record: bool) -> None:
     """Say how a page came out that was made again; exit code 1 if otherwise than it has to."""
+    from interleave.report import second_run
     from interleave.report.difference_text import terminal_lines
-    from interleave.report.reproduce import reproduce
+    from interleave.report.layout import output_root, reproduced_root
+    from interleave.report.reproduce import published_page, reproduce
 
+    if record:
+        second_run.refuse_early(published_page(name, quick))
     unwind_on_sigterm()
     found = reproduce(name, quick=quick, say=click.echo)
     click.echo("\n" + "\n".join(terminal_lines(found.difference)) + "\n")
+    if record:
+        click.echo(f"filed: {second_run.record(found, reproduced_root(output_root()))}")
     for line in found.wrong:
         click.echo(f"not as published: {line}")
     if found.unjudged:

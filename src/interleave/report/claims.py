@@ -204,7 +204,8 @@ def tail_tpot(row: Published, evidence: Evidence) -> Finding:
 
     def measure(stored: Stored) -> float | None:
         loads = [load for load in arrival_curves.curves(stored.frame)["load"] if load < 1]
-        near = stored.frame[stored.frame["load"] == max(loads)].dropna(subset=["tpot_s"])
+        rows = arrival_curves.measured(stored.frame)
+        near = rows[rows["load"] == max(loads)].dropna(subset=["tpot_s"])
         tails = []
         for engine in ("whole", "chunked"):
             own = near[near["engine"] == engine]["tpot_s"]

@@ -47,7 +47,7 @@ def headlines(page: Page, root: Path) -> dict[str, Value]:
 
 
 def store_of(page: Page, root: Path) -> PointStore:
-    return PointStore(results_root(page.tier, root), page.tier, page.run.experiment)
+    return PointStore(results_root(page.tier, root), page.tier, page.run.experiment.rpartition(".")[2])
 
 
 def page_points(page: Page, root: Path) -> pd.DataFrame | None:

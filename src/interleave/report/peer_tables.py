@@ -11,6 +11,7 @@ from interleave.lab.peers.report_lines import amount
 from interleave.lab.peers.targets import grades
 from interleave.report.peer_values import Stored
 from interleave.report.printed import MAX_COLUMNS, MISSING
+from interleave.report.status import aligned
 
 
 def peer_tables(stored: Stored | None) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def _target_table(ratios: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -
         against = MISSING if grade.against is None else _against(grade.against)
         bounds = [f"{sign} {amount(bound, grade.unit)}" for bound in (grade.bound.must, grade.bound.aim)]
         rows.append([grade.label, against, amount(grade.value, grade.unit), *bounds, grade.verdict])
-    return _table(["work", "against", "measured", "must", "aim", "verdict"], rows, 2)
+    return aligned(["work", "against", "measured", "must", "aim", "verdict"], rows, 2)
 
 
 def _ratio_table(ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _ratio_table(ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for label in _labels(found.values()):
         cells = [found.get((label, peer)) for peer in peers]
         rows.append([label, *[MISSING if cell is None else _ratio_text(cell) for cell in cells]])
-    return _table(["work", *map(engine_label, peers)], rows)
+    return aligned(["work", *map(engine_label, peers)], rows)
 
 
 def _ratio_text(ratio: Mapping[str, Any]) -> str:
@@ -67,7 +68,7 @@ def _best_table(ratios: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 reached,
             ]
         )
-    return _table(["work", "best peer", "its time [ms]", "ours [ms]", "ratio", "of the possible"], rows, 2)
+    return aligned(["work", "best peer", "its time [ms]", "ours [ms]", "ratio", "of the possible"], rows, 2)
 
 
 def _engine_table(engines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def _engine_table(engines: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         versions = ", ".join(f"{package} {version}" for package, version in engine["versions"].items())
         flags = ", ".join(f"{flag} {value}" for flag, value in engine["flags"].items())
         rows.append([engine_label(name), versions, flags])
-    return _table(["engine", "versions", "how it was run"], rows, 3)
+    return aligned(["engine", "versions", "how it was run"], rows, 3)
 
 
 def _labels(ratios: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -86,8 +87,3 @@ def _labels(ratios: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _against(name: str) -> str:
     return "its own fixed chunks" if name == OURS else engine_label(name)
-
-
-def _table(header: list[str], rows: list[list[str]], num_left: int = 1) -> dict[str, Any]:
-    align = ["left"] * num_left + ["right"] * (len(header) - num_left)
-    return {"header": header, "align": align, "rows": rows}

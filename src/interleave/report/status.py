@@ -73,6 +73,15 @@ def versions_table(pages: Sequence[Page]) -> dict[str, Any]:
     return table(pages, VERSIONS)
 
 
+def aligned(header: Sequence[str], rows: Sequence[Sequence[Any]], num_left: int = 1) -> dict[str, Any]:
+    """A table for the extension: the first columns read from the left, the others, numbers, from the right."""
+    return {
+        "header": list(header),
+        "align": ["left"] * num_left + ["right"] * (len(header) - num_left),
+        "rows": list(rows),
+    }
+
+
 def table(pages: Sequence[Page], columns: dict[str, str]) -> dict[str, Any]:
     """A table for the extension: the page's title as a link, then one recorded field a column."""
     rows: list[list[Any]] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from interleave.report.marks import Value
 from interleave.report.printed import MISSING
-from interleave.report.status import counted, spoken
+from interleave.report.status import aligned, counted, spoken
 from interleave.report.tested import RECORDS, code_of, record_path
 
 Record = Mapping[str, Any]
@@ -24,7 +24,7 @@ def record_tables(records: Mapping[str, Record], root: Path) -> dict[str, Any]:
         record = records.get(name)
         rows.append([name, *([NOT_RUN, *[MISSING] * 4] if record is None else _origin(name, record, root))])
     header = ["record", "begun [UTC]", "commit", "code since", "on", "command"]
-    tables = {"tested-runs": _table(header, rows, 6)}
+    tables = {"tested-runs": aligned(header, rows, 6)}
     for name, make in TABLES.items():
         record = records.get(name.split("-")[1])
         if record is not None:
@@ -64,7 +64,7 @@ def _cases(record: Record) -> dict[str, Any]:
     rows = []
     for case in record["cases"]:
         rows.append([case["case"], case["says"], _outcome(case["tests"].values())])
-    return _table(["case", "what has to hold", "outcome"], rows, 3)
+    return aligned(["case", "what has to hold", "outcome"], rows, 3)
 
 
 def _outcome(tests: Collection[Mapping[str, Any]]) -> str:
@@ -84,7 +84,7 @@ def _gaps(record: Record) -> dict[str, Any]:
         skipped = [f"skipped: {reason}" for reason in sorted(reasons)]
         if lacking := [*filter(None, [case.get("without")]), *skipped]:
             rows.append([case["case"], "; ".join(lacking)])
-    return _table(["case", "what is left open"], rows, 2)
+    return aligned(["case", "what is left open"], rows, 2)
 
 
 def _soak(record: Record) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _soak(record: Record) -> dict[str, Any]:
         "kept a request [bytes]",
         "last step / first",
     ]
-    return _table(header, rows, 1)
+    return aligned(header, rows, 1)
 
 
 def _kills(record: Record) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _kills(record: Record) -> dict[str, Any]:
         "sweeps with equal results",
         "outcome",
     ]
-    return _table(header, rows, 1)
+    return aligned(header, rows, 1)
 
 
 def _coverage(record: Record) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _coverage(record: Record) -> dict[str, Any]:
         if package["lines"] > 10:
             share = f"{package['covered'] / package['lines']:.0%}"
             rows.append([name, *[f"{package[key]:,}" for key in ("files", "lines", "covered")], share])
-    return _table(["package", "files", "lines", "executed", "share"], rows, 1)
+    return aligned(["package", "files", "lines", "executed", "share"], rows, 1)
 
 
 def _mutation(record: Record) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _mutation(record: Record) -> dict[str, Any]:
         counts = [module[key] for key in ("killed", "timeout", "survived")]
         noticed = f"{1 - counts[2] / sum(counts):.0%}" if sum(counts) else MISSING
         rows.append([name, *[f"{n:,}" for n in counts], noticed])
-    return _table(["module", "failed a test", "ran too long", "survived", "noticed"], rows, 1)
+    return aligned(["module", "failed a test", "ran too long", "survived", "noticed"], rows, 1)
 
 
 def _survivors(record: Record) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _survivors(record: Record) -> dict[str, Any]:
         [f"{Path(one['file']).name}:{one['line']}", one["change"], one["why"] or MISSING]
         for one in record["survivors"]
     ]
-    return _table(["where", "change", "why no test can tell"], rows, 3)
+    return aligned(["where", "change", "why no test can tell"], rows, 3)
 
 
 TABLES: dict[str, Callable[[Record], dict[str, Any]]] = {
@@ -200,8 +200,3 @@ VALUES: dict[str, Callable[[Record], dict[str, str]]] = {
         "passed": "all passed" if record["all_passed"] else "not all of them passed",
     },
 }
-
-
-def _table(header: list[str], rows: list[list[Any]], num_left: int) -> dict[str, Any]:
-    align = ["left"] * num_left + ["right"] * (len(header) - num_left)
-    return {"header": header, "align": align, "rows": rows}

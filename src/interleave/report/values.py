@@ -23,6 +23,7 @@ from interleave.report.headlines import headlines
 from interleave.report.marks import Value
 from interleave.report.peer_tables import peer_tables
 from interleave.report.peer_values import peer_values, stored_comparison
+from interleave.report.repeated import read_repeated, repeated_tables, repeated_values
 from interleave.report.runs import Page
 from interleave.report.status import counted, out_of_date, status_table, versions_table
 from interleave.report.tested import read_records
@@ -112,7 +113,7 @@ def page_values(
     """
     peers = stored_comparison(site, root)
     checkout = checkout or root
-    records = read_records(checkout)
+    records, repeated = read_records(checkout), read_repeated(checkout)
     values = {name: value for drawing in drawn for name, value in drawing.values.items()}
     if pages:
         values["status.pages"] = Value(counted(len(pages), "chapter"), None, "book/runs.yml")
@@ -128,10 +129,12 @@ def page_values(
         | measured_values(pages, root)
         | peer_values(peers)
         | record_values(records, checkout)
+        | repeated_values(repeated)
         | values,
         "tables": {"status": status_table(pages), "versions": versions_table(pages)}
         | peer_tables(peers)
         | record_tables(records, checkout)
+        | repeated_tables(repeated)
         | tables,
     }
 

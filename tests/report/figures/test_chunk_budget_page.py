@@ -19,6 +19,7 @@ def test_the_notebook_becomes_a_page_with_any_choice(out: Path) -> None:
         "model": "tiny",
         "engines": ["mixed"],
         "budgets": [128, 512],
+        "decode_steps": [1.5, 2],
         "rows": 3,
         "num_requests": 6,
         "step_tokens": [2, 8],
@@ -40,6 +41,10 @@ def points() -> pd.DataFrame:
             rows.append(
                 {"kind": "serve", "engine": engine, "budget": budget, "prefill_long_s": 1.0, **measured}
             )
+    for steps, rate, gap in ((3.0, 1.8, 0.3), (2.0, 1.7, 0.3)):
+        kept = {"decode_steps": steps, "target_s": steps / 10, "chunk_p50": 4.0, "late_share": 0.05}
+        measured = {"served_rate": rate, "worst_gap_s": gap, "budget": 32, "prefill_long_s": 1.0}
+        rows.append({"kind": "target", "engine": "mixed", **kept, **measured})
     for tokens, seconds in ((1, 1.0), (2, 1.0), (4, 1.1), (8, 1.2), (16, 2.0)):
         rows += [
             {"kind": "step", "tokens": tokens, "prefill_s": seconds * noise} for noise in (1.0, 0.9, 3.0)
@@ -90,6 +95,20 @@ def test_verdicts_say_held_missed_or_not_run() -> None:
         "4b": "held",
         "5a": "held",
         "5b": "missed",
+        "6a": "held",
+        "6b": "missed",
+        "6c": "held",
     }
     alone = draw.verdicts(points()[lambda rows: rows["engine"] != "mixed"], usual=32).set_index("no.")
-    assert list(alone.loc[["5a", "5b"], "verdict"]) == ["not run", "not run"]
+    assert list(alone.loc[["5a", "5b", "6a", "6b", "6c"], "verdict"]) == ["not run"] * 5
+
+
+def test_targets_stand_beside_budgets_and_in_no_curve_of_them() -> None:
+    rows = points()
+    assert set(draw.served(rows)["kind"]) == {"serve"}
+    table = draw.target_table(rows)
+    assert list(table["target [decode steps]"]) == [2.0, 3.0]
+    assert list(table["gaps beyond it [%]"]) == [5.0, 5.0]
+    shown = [text.get_text() for text in draw.frontier_figure(rows).axes[0].texts]
+    assert {"2x", "3x", "8", "16", "32"} == set(shown)
+    assert draw.target_table(rows[rows["kind"] != "target"]).empty

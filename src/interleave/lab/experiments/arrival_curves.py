@@ -2,16 +2,19 @@
 
 Every engine replays the same traces. Rates are multiples of one reference capacity, the served
 rate of `chunked` with every request waiting from the start; it is the first point, and the others
-read it, so that all of them use one absolute rate per load. Does not draw.
+read it, so that all of them use one absolute rate per load. Between the measured loads the simulator
+goes on, with a step-time model fitted to a run of each engine that no curve shows. Does not draw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from interleave.engine.batched import Engine
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
@@ -27,6 +30,9 @@ from interleave.lab.serving import (
     serving_setting,
     trace_engine,
 )
+from interleave.lab.simulator import Served, simulate
+from interleave.lab.step_traces import fit_steps, timed_steps
+from interleave.lab.trace import Trace
 from interleave.lab.workload import (
     requests_from_trace,
     scaled_block_tokens,
@@ -36,6 +42,11 @@ from interleave.lab.workload import (
 
 REFERENCE_ENGINE = "chunked"
 CAPACITY_LABEL = "reference capacity"
+FIT_SEED, FIT_REQUESTS = 1_000, 40
+"""What a step-time model is fitted to: a closed batch of another draw than any curve's."""
+SIMULATED_FACTS = ("run_served_rate", "run_gap_p50_s", "run_worst_gap_s")
+SIMULATED_LOADS = 12
+"""Loads that the simulator adds, evenly from the lowest measured one to the highest."""
 EngineName = Literal["continuous", "paged", "whole", "chunked", "mixed", "recorded"]
 
 
@@ -97,11 +108,14 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
-MODULES = ("floor_columns", "roofline")
+MODULES = (
+    "floor_columns", "latency_model", "nnls", "plan_features", "replay", "roofline", "simulated_executor",
+    "simulator", "step_fit", "step_traces", "virtual_clock",
+)  # fmt: skip
 
 
 def points(params: Params) -> list[Point]:
-    """The reference capacity, then every engine at every load on every seed's trace."""
+    """The reference capacity, then every engine at every load on every seed's trace, then the simulator."""
     common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds", "near_seeds"})
     capacity = Point(CAPACITY_LABEL, {**common, "engine": REFERENCE_ENGINE, "seed": 0, "load": None}, seed=0)
     loaded = [
@@ -114,7 +128,24 @@ def points(params: Params) -> list[Point]:
         for seed in seeds_at(params, load)
         for engine in params.engines
     ]
-    return [capacity, *loaded]
+    between = {
+        "kind": "simulated",
+        "simulated_loads": simulated_loads(params.loads),
+        "simulated_seeds": sorted({*params.seeds, *params.near_seeds}),
+        "fit": {"requests": min(params.num_requests, FIT_REQUESTS), "seed": FIT_SEED},
+    }
+    simulated = [
+        Point(f"simulated {engine}", {**common, **between, "engine": engine}, seed=FIT_SEED)
+        for engine in params.engines
+    ]
+    return [capacity, *loaded, *simulated]
+
+
+def simulated_loads(loads: Sequence[float]) -> list[float]:
+    """The measured loads, and others evenly between them, ascending."""
+    low, high = min(loads), max(loads)
+    even = [low + (high - low) * place / (SIMULATED_LOADS - 1) for place in range(SIMULATED_LOADS)]
+    return sorted({*loads, *(round(load, 3) for load in even)})
 
 
 def seeds_at(params: Params, load: float) -> list[int]:
@@ -126,11 +157,15 @@ def seeds_at(params: Params, load: float) -> list[int]:
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point, from the rough cost of one request on two CPU cores (or a GPU)."""
     per_request_s = 0.25 if params.device == "cuda" else 4 / params.scale
-    busy_s = params.num_requests * per_request_s
-    return [
-        busy_s / min(1.0, point.config["load"] or 1.0) * (1.4 if point.config["engine"] == "paged" else 1.0)
-        for point in points(params)
-    ]
+    padded = ("continuous", "paged")
+    seconds = []
+    for point in points(params):
+        config = point.config
+        simulated = config.get("kind") == "simulated"
+        count = config["fit"]["requests"] if simulated else params.num_requests
+        load = 1.0 if simulated else config["load"] or 1.0
+        seconds.append(count * per_request_s / min(1.0, load) * (1.4 if config["engine"] in padded else 1.0))
+    return seconds
 
 
 def prepare(params: Params) -> ServingSetting:
@@ -138,35 +173,77 @@ def prepare(params: Params) -> ServingSetting:
 
 
 def measure(point: Point, setting: ServingSetting, earlier: Mapping[str, list[Row]]) -> list[Row]:
-    """One row per request, with the facts of its run repeated on each."""
+    """measured: one row per request, with the facts of its run repeated on each. simulated: one row per run."""
     config = point.config
-    rate = None
-    if config["load"] is not None:
-        capacity = earlier[CAPACITY_LABEL][0]["run_served_rate"]
-        assert isinstance(capacity, float)
-        rate = config["load"] * capacity
-    trace = workload(
-        "published",
-        scale=config["scale"],
-        num_requests=config["num_requests"],
-        rate=rate,
-        seed=config["seed"],
-    )
-    engine = trace_engine(
-        config["engine"],
-        setting.model,
-        trace,
-        max_rows=config["max_rows"],
-        chunk_budget=config["chunk_budget"] or scaled_chunk_budget(config["scale"]),
-        block_tokens=scaled_block_tokens(config["scale"]),
-    )
-    requests = requests_from_trace(trace, setting.tokens, config["seed"])
-    serve_discarded(engine, requests)
-    log = serve_checked(engine, requests)
+    if config.get("kind") == "simulated":
+        return _simulated(config, setting, _capacity(earlier))
+    rate = None if config["load"] is None else config["load"] * _capacity(earlier)
+    trace = _trace(config, rate, config["seed"], config["num_requests"])
+    log, engine = _serve(config, setting, trace, config["seed"])
     chosen = engine_settings(engine)
     code = {"attention": chosen["attention"], "linear": chosen["linear"]}
     facts = {**_run_facts(log, config, rate), **code, **floor_columns(log.steps, setting.roofline)}
-    return [{**facts, **_request_row(record)} for record in log.requests]
+    return [{"kind": "measured", **facts, **_request_row(record)} for record in log.requests]
+
+
+def _capacity(earlier: Mapping[str, list[Row]]) -> float:
+    capacity = earlier[CAPACITY_LABEL][0]["run_served_rate"]
+    assert isinstance(capacity, float)
+    return capacity
+
+
+def _trace(config: Mapping[str, Any], rate: float | None, seed: int, num_requests: int) -> Trace:
+    return workload("published", scale=config["scale"], num_requests=num_requests, rate=rate, seed=seed)
+
+
+def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "max_rows": config["max_rows"],
+        "chunk_budget": config["chunk_budget"] or scaled_chunk_budget(config["scale"]),
+        "block_tokens": scaled_block_tokens(config["scale"]),
+    }
+
+
+def _serve(
+    config: Mapping[str, Any], setting: ServingSetting, trace: Trace, seed: int
+) -> tuple[RunLog, Engine]:
+    """A fresh engine serves a trace, after a few short requests that are thrown away."""
+    engine = trace_engine(config["engine"], setting.model, trace, **_sizes(config))
+    requests = requests_from_trace(trace, setting.tokens, seed)
+    serve_discarded(engine, requests)
+    return serve_checked(engine, requests), engine
+
+
+def _simulated(config: Mapping[str, Any], setting: ServingSetting, capacity: float) -> list[Row]:
+    """Fit the step-time model to a closed batch of this engine, then simulate it over loads and traces."""
+    fit = config["fit"]
+    closed = _trace(config, None, fit["seed"], fit["requests"])
+    log, _ = _serve(config, setting, closed, fit["seed"])
+    served = Served(engine=config["engine"], **_sizes(config))
+    fits = fit_steps(timed_steps(served, log.requests, log.steps))
+    fitted = min(fits.values(), key=lambda each: each.rms)
+    rows: list[Row] = []
+    for load in config["simulated_loads"]:
+        for seed in config["simulated_seeds"]:
+            rate = load * capacity
+            trace = _trace(config, rate, seed, config["num_requests"])
+            log = simulate(served, trace, fitted.model)
+            run = {"engine": config["engine"], "load": load, "seed": seed}
+            facts = _run_facts(log, run, rate)
+            rows.append(
+                {
+                    "kind": "simulated",
+                    **{name: facts[name] for name in (*run, "rate", *SIMULATED_FACTS)},
+                    "fit_rms": fitted.rms,
+                    "ttft_s": _median(map(metrics.ttft_s, log.requests)),
+                    "queue_wait_s": _median(map(metrics.queue_wait_s, log.requests)),
+                }
+            )
+    return rows
+
+
+def _median(values: Iterable[float | None]) -> float:
+    return statistics.median(value for value in values if value is not None)
 
 
 def _run_facts(log: RunLog, config: Mapping[str, Any], rate: float | None) -> Row:

@@ -1,21 +1,25 @@
 """The chunk budget: what its size does to throughput, first tokens and stalls, and why.
 
-Three kinds of points. *serve*: one engine at one budget on the disturbance workload, where requests
-that end make room for new prompts among rows that decode. *step*: how long one forward over so many
-prompt positions takes. *passes*: one long prompt in equal pieces, alone. Does not draw.
+Kinds of points. *serve*: one engine at one budget on the disturbance workload, where requests that end
+make room for new prompts among rows that decode. *model* and *target*: a step-time model fitted to
+another draw, and that workload with chunks as large as a target for the step allows. *step*: how long
+one forward over so many prompt positions takes. *passes*: one long prompt in equal pieces, alone.
+Does not draw.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from interleave.engine.build import build_engine
+from interleave.engine.records import RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
+from interleave.lab.chunk_target import fit_row, target_of
 from interleave.lab.corpus import cut_prompts
 from interleave.lab.floor_columns import floor_columns
 from interleave.lab.measure import Point
@@ -31,11 +35,14 @@ from interleave.lab.serving import (
 from interleave.lab.trace import Trace
 from interleave.lab.workload import requests_from_trace, scaled_block_tokens, workload
 from interleave.schedule.request import Request
+from interleave.schedule.tpot_target import TpotTarget
 
 EngineName = Literal["chunked", "mixed", "recorded"]
 Tokens = Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
 LONG_PROMPT = 1536
 PIECES = (1, 2, 6, 24)  # 1 x 1536, 2 x 768, 6 x 256, 24 x 64
+FIT_SEED = 1_000
+"""The draw that the step-time model is fitted to: not the one that is served."""
 
 
 class Params(WorkloadChoices):
@@ -49,6 +56,11 @@ class Params(WorkloadChoices):
         min_length=1,
         description="prompt positions in a step, before they are divided by scale",
         json_schema_extra={"unit": "tokens"},
+    )
+    decode_steps: tuple[Annotated[float, Field(gt=1, le=100)], ...] = Field(
+        (1.5, 3.0),
+        description="targets for a step in which somebody decodes; chunks are as large as they allow",
+        json_schema_extra={"unit": "x a decode step of all rows"},
     )
     rows: int = Field(
         8, ge=2, le=64, description="requests served at once", json_schema_extra={"unit": "rows"}
@@ -72,6 +84,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {
         **CPU_PROFILE,
+        "decode_steps": (1.5, 2.0, 3.0, 5.0),
         "rows": 32,
         "num_requests": 64,
         "step_tokens": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048),
@@ -93,11 +106,15 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
-MODULES = ("floor_columns", "roofline")
+MODULES = (
+    "chunk_target", "floor_columns", "latency_model", "nnls", "plan_features", "replay", "roofline", "simulator",
+    "step_fit", "step_prediction", "step_traces",
+)  # fmt: skip
+MODEL_LABEL = "step-time model"
 
 
 def points(params: Params) -> list[Point]:
-    """Budgets on the workload, then the step curve, then the long prompt in pieces."""
+    """Budgets on the workload, then targets, then the step curve, then the long prompt in pieces."""
     common = params.model_dump(mode="json", include={"model", "dtype", "device", "scale", "seed"})
     served = common | {"rows": params.rows, "num_requests": params.num_requests}
     alone = common | {"repeats": params.repeats}
@@ -112,6 +129,7 @@ def points(params: Params) -> list[Point]:
         for budget in params.budgets
         for engine in params.engines
     ]
+    found += _targets(params, served, trace)
     found += [
         Point(
             f"one step of {tokens}", {**alone, "kind": "step", "prompt": tokens, "chunk": tokens}, params.seed
@@ -130,9 +148,35 @@ def points(params: Params) -> list[Point]:
     return found
 
 
-def _trace(config: Mapping[str, Any]) -> Trace:
+def _targets(params: Params, served: Mapping[str, Any], trace: Trace) -> list[Point]:
+    """The model, fitted at the least, the middle and the largest budget, then a run for each target."""
+    engine = next((name for name in ("mixed", "chunked") if name in params.engines), None)
+    if engine is None or not params.decode_steps:
+        return []
+    budgets = sorted(params.budgets)
+    fitted = sorted({budgets[0], budgets[len(budgets) // 2], budgets[-1]})
+    largest = {"engine": engine, "budget": budgets[-1]}
+    model = {**served, **largest, "kind": "model", "fit_budgets": fitted, "fit_seed": FIT_SEED}
+    return [
+        Point(MODEL_LABEL, model, FIT_SEED),
+        *(
+            Point(
+                f"{engine}, {steps:g} decode steps",
+                {**served, **largest, "kind": "target", "decode_steps": steps, "trace": trace.sha256},
+                params.seed,
+                trace.sha256,
+            )
+            for steps in params.decode_steps
+        ),
+    ]
+
+
+def _trace(config: Mapping[str, Any], seed: int | None = None) -> Trace:
     return workload(
-        "disturbance64", scale=config["scale"], num_requests=config["num_requests"], seed=config["seed"]
+        "disturbance64",
+        scale=config["scale"],
+        num_requests=config["num_requests"],
+        seed=config["seed"] if seed is None else seed,
     )
 
 
@@ -142,11 +186,14 @@ def estimate_s(params: Params) -> list[float]:
     seconds = []
     for point in points(params):
         config = point.config
-        if config["kind"] == "serve":
+        if config["kind"] in ("serve", "model", "target"):
             trace = _trace(config)
-            budget = config["budget"] // config["scale"]
-            steps = trace.num_new_tokens / config["rows"] + trace.num_prompt_tokens / budget
-            positions = trace.num_prompt_tokens
+            budgets = config.get("fit_budgets", [config["budget"]])
+            steps = sum(
+                trace.num_new_tokens / config["rows"] + trace.num_prompt_tokens * config["scale"] / budget
+                for budget in budgets
+            )
+            positions = trace.num_prompt_tokens * len(budgets)
         else:
             steps = (1 + config["repeats"]) * -(-config["prompt"] // config["chunk"])
             positions = (1 + config["repeats"]) * config["prompt"]
@@ -158,12 +205,32 @@ def prepare(params: Params) -> ServingSetting:
     return serving_setting(params.model, params.dtype, params.device)
 
 
-def measure(point: Point, setting: ServingSetting, _earlier: Mapping[str, list[Row]]) -> list[Row]:
-    """serve: one row for the run. step, passes: one row for each repeat."""
-    return _serve(point.config, setting) if point.config["kind"] == "serve" else _alone(point.config, setting)
+def measure(point: Point, setting: ServingSetting, earlier: Mapping[str, list[Row]]) -> list[Row]:
+    """serve, target: one row for the run. model: one row. step, passes: one row for each repeat."""
+    config = point.config
+    if config["kind"] == "serve":
+        return _serve(config, setting)
+    if config["kind"] == "model":
+        return [_model(config, setting)]
+    if config["kind"] == "target":
+        target = target_of(earlier[MODEL_LABEL][0], config["decode_steps"])
+        return _serve(config, setting, target)
+    return _alone(config, setting)
 
 
-def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
+def _model(config: Mapping[str, Any], setting: ServingSetting) -> Row:
+    return fit_row(
+        config["engine"],
+        setting,
+        _trace(config, config["fit_seed"]),
+        config["fit_seed"],
+        [budget // config["scale"] for budget in config["fit_budgets"]],
+        max_rows=config["rows"],
+        block_tokens=scaled_block_tokens(config["scale"]),
+    )
+
+
+def _serve(config: Mapping[str, Any], setting: ServingSetting, target: TpotTarget | None = None) -> list[Row]:
     trace = _trace(config)
     engine = trace_engine(
         config["engine"],
@@ -172,6 +239,7 @@ def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
         max_rows=config["rows"],
         chunk_budget=config["budget"] // config["scale"],
         block_tokens=scaled_block_tokens(config["scale"]),
+        tpot=target,
     )
     requests = requests_from_trace(trace, setting.tokens, config["seed"])
     serve_discarded(engine, requests)
@@ -179,10 +247,12 @@ def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
     gaps_s = [gap.gap_s for gap in metrics.incumbent_gaps(log)]
     longest = max(row.prompt_tokens for row in trace.rows)
     chosen = engine_settings(engine)
+    told = {} if target is None else _kept(config, target, log, gaps_s)
     return [
         {
-            "kind": "serve",
+            "kind": config["kind"],
             "engine": config["engine"],
+            **told,
             "budget": chosen["chunk_budget"],
             "wall_s": log.wall_s,
             "served_rate": metrics.served_rate(log),
@@ -199,6 +269,17 @@ def _serve(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:
             **floor_columns(log.steps, setting.roofline),
         }
     ]
+
+
+def _kept(config: Mapping[str, Any], target: TpotTarget, log: RunLog, gaps_s: Sequence[float]) -> Row:
+    """The target, the chunks it led to beside decodes, and how often a reader waited longer than it."""
+    chunks = [step.prefill_tokens for step in log.steps if step.prefill_tokens and step.decode_rows]
+    return {
+        "decode_steps": config["decode_steps"],
+        "target_s": target.target_s,
+        "chunk_p50": statistics.median(chunks) if chunks else None,
+        "late_share": sum(gap > target.target_s for gap in gaps_s) / len(gaps_s) if gaps_s else None,
+    }
 
 
 def _alone(config: Mapping[str, Any], setting: ServingSetting) -> list[Row]:

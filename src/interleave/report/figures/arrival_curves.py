@@ -1,6 +1,7 @@
 """Figures and tables of the arrival curves: medians over requests, ranges over trace seeds.
 
-Takes the experiment's rows as one frame; measures nothing.
+Takes the experiment's rows as one frame, in which `kind` tells measured requests and simulated runs
+apart; measures nothing.
 """
 
 from __future__ import annotations
@@ -13,45 +14,98 @@ from pydantic import BaseModel
 from interleave.report.figures.floors import reached
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
+QUANTITIES = ("served_rate", "ttft_s", "queue_wait_s", "gap_p50_s", "worst_gap_s")
+
+
+def measured(rows: pd.DataFrame) -> pd.DataFrame:
+    """A line per request that an engine served under a load."""
+    return rows[(rows["kind"] == "measured") & rows["load"].notna()]
+
+
+def reference_capacity(rows: pd.DataFrame) -> float:
+    """Requests per second that the reference engine served with all of them there from the start."""
+    return float(rows[(rows["kind"] == "measured") & rows["load"].isna()]["run_served_rate"].iloc[0])
+
 
 def curves(rows: pd.DataFrame) -> pd.DataFrame:
     """The curves: one line per engine and load, each quantity's median over seeds, `_low` and `_high`.
 
     Quantities: served rate, median TTFT, median queue wait, median and worst gap.
     """
-    loaded = rows[rows["load"].notna()]
+    loaded = measured(rows)
     if (loaded["rate"] / loaded["load"]).round(9).nunique() > 1:
         raise ValueError(
             "these points were paced by different reference capacities: measure again with --force"
         )
-    runs = loaded.groupby(["engine", "load", "seed"], as_index=False).agg(
-        rate=("rate", "first"),
-        served_rate=("run_served_rate", "first"),
-        ttft_s=("ttft_s", "median"),
-        queue_wait_s=("queue_wait_s", "median"),
-        gap_p50_s=("run_gap_p50_s", "first"),
-        worst_gap_s=("run_worst_gap_s", "first"),
-    )
-    quantities = ["rate", "served_rate", "ttft_s", "queue_wait_s", "gap_p50_s", "worst_gap_s"]
-    grouped = runs.groupby(["engine", "load"])[quantities]
+    grouped = measured_runs(rows).groupby(["engine", "load"])[["rate", *QUANTITIES]]
     low, high = grouped.min().add_suffix("_low"), grouped.max().add_suffix("_high")
     return pd.concat([grouped.median(), low, high], axis=1).reset_index()
 
 
+def measured_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """One line per engine, load and seed: the run's rates and gaps, and medians over its requests."""
+    return (
+        measured(rows)
+        .groupby(["engine", "load", "seed"], as_index=False)
+        .agg(
+            rate=("rate", "first"),
+            served_rate=("run_served_rate", "first"),
+            ttft_s=("ttft_s", "median"),
+            queue_wait_s=("queue_wait_s", "median"),
+            gap_p50_s=("run_gap_p50_s", "first"),
+            worst_gap_s=("run_worst_gap_s", "first"),
+        )
+    )
+
+
+def simulated_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """What the simulator says of every engine, load and seed, in the columns of `measured_runs`."""
+    runs = rows[rows["kind"] == "simulated"].rename(columns=lambda name: name.removeprefix("run_"))
+    return runs[["engine", "load", "seed", "rate", *QUANTITIES]].reset_index(drop=True)
+
+
+def agreement_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """How far the simulator is from each engine's measured runs on the same traces: medians of the size of
+    the relative error, in per cent."""
+    both = measured_runs(rows).merge(
+        simulated_runs(rows), on=["engine", "load", "seed"], suffixes=("", "_simulated")
+    )
+    shown = {
+        "served_rate": "served rate",
+        "ttft_s": "TTFT",
+        "gap_p50_s": "median gap",
+        "worst_gap_s": "worst gap",
+    }
+    errors = pd.DataFrame(
+        {
+            f"{name} [%]": 100 * (both[f"{quantity}_simulated"] / both[quantity] - 1).abs()
+            for quantity, name in shown.items()
+        }
+    )
+    table = errors.groupby(both["engine"], sort=False).median().reset_index()
+    runs = both.groupby("engine", sort=False).size()
+    table.insert(1, "runs", table["engine"].map(runs))
+    return table
+
+
 def seed_counts(rows: pd.DataFrame) -> str:
     """How many traces each load was measured on, in words."""
-    counts = rows[rows["load"].notna()].groupby("load")["seed"].nunique()
+    counts = measured(rows).groupby("load")["seed"].nunique()
     if counts.nunique() == 1:
         return f"{counts.iloc[0]} at every load"
     return ", ".join(f"{count} at {load:g} x" for load, count in counts.items())
 
 
-def arrival_figure(table: pd.DataFrame) -> Figure:
-    """Three panels over load: served rate, median TTFT, worst gap of an already decoding request."""
+def arrival_figure(table: pd.DataFrame, between: pd.DataFrame) -> Figure:
+    """Three panels over load: served rate, median TTFT, worst gap of an already decoding request.
+
+    table: `curves`, drawn as markers with the range over seeds as a bar. between: `simulated_runs`, drawn
+    as lines of medians over seeds.
+    """
     figure, axes = panels(3, 1, height_in=2.6)
-    _panel(axes[0], table, "served_rate", "served rate (requests/s)", log=False)
-    _panel(axes[1], table, "ttft_s", "median TTFT (s)", log=True)
-    _panel(axes[2], table, "worst_gap_s", "worst gap (s)", log=True)
+    _panel(axes[0], table, between, "served_rate", "served rate (requests/s)", log=False)
+    _panel(axes[1], table, between, "ttft_s", "median TTFT (s)", log=True)
+    _panel(axes[2], table, between, "worst_gap_s", "worst gap (s)", log=True)
     axes[0].set_title("Served rate")
     axes[1].set_title("Time to first token, from the due time")
     axes[2].set_title("Longest wait between two tokens of a decoding request")
@@ -59,21 +113,27 @@ def arrival_figure(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(axis: Axes, table: pd.DataFrame, quantity: str, label: str, log: bool) -> None:
+def _panel(
+    axis: Axes, table: pd.DataFrame, between: pd.DataFrame, quantity: str, label: str, log: bool
+) -> None:
     ends = []
-    for engine, curve in table.groupby("engine", sort=False):
+    for engine, points in table.groupby("engine", sort=False):
         look = LOOKS[str(engine)]
-        curve = curve.sort_values("load")
-        axis.plot(curve["load"], curve[quantity], color=look.color, marker=look.marker, linestyle=look.line)
-        axis.fill_between(
-            curve["load"],
-            curve[f"{quantity}_low"],
-            curve[f"{quantity}_high"],
+        points = points.sort_values("load")
+        middle = points[quantity]
+        reach = [middle - points[f"{quantity}_low"], points[f"{quantity}_high"] - middle]
+        axis.errorbar(
+            points["load"],
+            middle,
+            yerr=reach,
             color=look.color,
-            alpha=0.15,
-            lw=0,
+            marker=look.marker,
+            linestyle="none",
+            capsize=3,
         )
-        ends.append((str(engine), float(curve["load"].iloc[-1]), float(curve[quantity].iloc[-1])))
+        line = between[between["engine"] == engine].groupby("load")[quantity].median()
+        axis.plot(line.index, line, color=look.color, linestyle=look.line, lw=1.3)
+        ends.append((str(engine), float(points["load"].iloc[-1]), float(middle.iloc[-1])))
     if log:
         plain_log(axis)
     else:
@@ -84,7 +144,7 @@ def _panel(axis: Axes, table: pd.DataFrame, quantity: str, label: str, log: bool
 
 def class_table(rows: pd.DataFrame, load: float) -> pd.DataFrame:
     """Median TTFT in seconds by prompt length (rows) and engine (columns) at one load."""
-    chosen = rows[rows["load"] == load]
+    chosen = measured(rows)[lambda own: own["load"] == load]
     table = chosen.pivot_table("ttft_s", index="prompt_tokens", columns="engine", aggfunc="median", sort=True)
     return table[[engine for engine in LOOKS if engine in table.columns]]
 
@@ -110,8 +170,8 @@ def class_figure(table: pd.DataFrame) -> Figure:
 
 def group_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Admission groups and padding per engine and load: what admitting together costs."""
-    loaded = rows[rows["load"].notna()].drop_duplicates(["engine", "load", "seed"])
-    requests = rows[rows["load"].notna()].groupby(["engine", "load"])["request"].size()
+    loaded = measured(rows).drop_duplicates(["engine", "load", "seed"])
+    requests = measured(rows).groupby(["engine", "load"])["request"].size()
     runs = loaded.groupby(["engine", "load"]).agg(
         groups=("run_groups", "sum"),
         largest=("run_largest_group", "max"),
@@ -129,7 +189,7 @@ def group_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 def reached_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Per cent of the possible while a step ran, an engine a line and a load a column, median over seeds."""
-    runs = rows[rows["load"].notna()].drop_duplicates(["engine", "load", "seed"])
+    runs = measured(rows).drop_duplicates(["engine", "load", "seed"])
     runs = runs.assign(reached=reached(runs["floor_s"], runs["run_busy_s"]))
     table = runs.pivot_table("reached", index="engine", columns="load", aggfunc="median", sort=False)
     table.columns = [f"{load:g} x [%]" for load in table.columns]
@@ -147,7 +207,9 @@ def band(table: pd.DataFrame, engine: str, load: float, quantity: str) -> tuple[
     return at(table, engine, load, f"{quantity}_low"), at(table, engine, load, f"{quantity}_high")
 
 
-def verdicts(table: pd.DataFrame, classes: pd.DataFrame, capacity: float) -> pd.DataFrame:
+def verdicts(
+    table: pd.DataFrame, classes: pd.DataFrame, capacity: float, agreement: pd.DataFrame
+) -> pd.DataFrame:
     """Each recorded prediction with what was measured and whether it held.
 
     The predictions speak of loads below 2/3, of 0.85 and of loads above 1; one for which this run has
@@ -185,6 +247,16 @@ def verdicts(table: pd.DataFrame, classes: pd.DataFrame, capacity: float) -> pd.
         ratio = float(classes.loc[longest, "chunked"] / classes.loc[longest, "whole"])
         text = f"TTFT of {longest}-token prompts at {near:g} x no better chunked than whole"
         rows.append((text, f"{ratio:.2f} x", ratio >= 1.0 if there else None))
+    for line in agreement.to_dict("records"):
+        latency = max(line["TTFT [%]"], line["worst gap [%]"])
+        rate = line["served rate [%]"]
+        rows.append(
+            (
+                f"simulator beside {line['engine']}: served rate within 5%, TTFT and worst gap within 25%",
+                f"{rate:.1f}%, {line['TTFT [%]']:.0f}% and {line['worst gap [%]']:.0f}%",
+                bool(rate <= 5 and latency <= 25),
+            )
+        )
     words = {True: "held", False: "missed", None: "open"}
     return pd.DataFrame(
         [(claim, found, words[held]) for claim, found, held in rows],
@@ -197,8 +269,7 @@ def graded(rows: pd.DataFrame, _params: BaseModel) -> pd.DataFrame:
     table = curves(rows)
     loads = sorted(table["load"].unique())
     near = min(loads, key=lambda load: abs(load - 0.85))
-    capacity = float(rows[rows["load"].isna()]["run_served_rate"].iloc[0])
-    found = verdicts(table, class_table(rows, near), capacity)
+    found = verdicts(table, class_table(rows, near), reference_capacity(rows), agreement_table(rows))
     return pd.DataFrame(
         {
             "no.": [str(number) for number in range(1, len(found) + 1)],

@@ -1,7 +1,7 @@
 """Figures and tables of the chunk budget: the trade, the frontier, and the curve behind both.
 
-Takes the experiment's rows as one frame, in which `kind` tells served runs, single steps and long
-prompts in pieces apart; measures nothing.
+Takes the experiment's rows as one frame, in which `kind` tells runs at a budget, runs by a target,
+single steps and long prompts in pieces apart; measures nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ FLAT = 1.25
 def served(points: pd.DataFrame) -> pd.DataFrame:
     """One line per engine and budget."""
     return points[points["kind"] == "serve"].dropna(axis="columns", how="all").reset_index(drop=True)
+
+
+def by_target(points: pd.DataFrame) -> pd.DataFrame:
+    """One line per target, the tightest first; empty where none ran."""
+    runs = points[points["kind"] == "target"]
+    if runs.empty:
+        return runs
+    return runs.dropna(axis="columns", how="all").sort_values("decode_steps").reset_index(drop=True)
 
 
 def step_curve(points: pd.DataFrame) -> pd.DataFrame:
@@ -80,8 +88,9 @@ def _over_budget(axis: Axes, table: pd.DataFrame, quantity: str, log: bool) -> N
 
 
 def frontier_figure(points: pd.DataFrame) -> Figure:
-    """Served rate against worst gap, a marker for each budget with its number: up and left is better."""
-    table = served(points)
+    """Served rate against worst gap, a marker for each budget with its number: up and left is better. Runs by
+    a target are hollow, with the target in decode steps."""
+    table, targets = served(points), by_target(points)
     figure, (axis,) = panels(height_in=3.6)
     for engine, own in table.groupby("engine", sort=False):
         look, own = LOOKS[str(engine)], own.sort_values("budget")
@@ -103,8 +112,30 @@ def frontier_figure(points: pd.DataFrame) -> Figure:
                 fontsize=9,
                 color=look.color,
             )
+    for engine, own in targets.groupby("engine") if len(targets) else ():
+        look = LOOKS[str(engine)]
+        axis.plot(
+            own["worst_gap_s"] * 1e3,
+            own["served_rate"],
+            color=look.color,
+            marker="*",
+            markersize=11,
+            markerfacecolor="white",
+            linestyle=":",
+            label=f"{engine}, by a target (decode steps)",
+        )
+        for line in own.itertuples():
+            axis.annotate(
+                f"{line.decode_steps:g}x",
+                (line.worst_gap_s * 1e3, line.served_rate),
+                (-8, 8),
+                textcoords="offset points",
+                ha="right",
+                fontsize=9,
+                color=look.color,
+            )
     fitting_scale(axis, "worst gap of a decoding request", "ms")
-    axis.set_ylim(0, table["served_rate"].max() * 1.15)
+    axis.set_ylim(0, max([*table["served_rate"], *targets.get("served_rate", [])]) * 1.15)
     axis.set_ylabel("served rate (requests/s)")
     axis.set_title("What a budget buys and sells")
     axis.legend(loc="lower right")
@@ -175,6 +206,21 @@ def budget_table(points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def target_table(points: pd.DataFrame) -> pd.DataFrame:
+    """What each target led to: the chunks beside decodes, the rate, and who waited longer than it."""
+    table = by_target(points)
+    return pd.DataFrame(
+        {
+            "target [decode steps]": table["decode_steps"],
+            "target [ms]": table["target_s"] * 1e3,
+            "median chunk [positions]": table["chunk_p50"],
+            "served [requests/s]": table["served_rate"],
+            "worst gap [ms]": table["worst_gap_s"] * 1e3,
+            "gaps beyond it [%]": 100 * table["late_share"],
+        }
+    )
+
+
 def reached_table(points: pd.DataFrame) -> pd.DataFrame:
     """How much of the possible each served run reached, its steps as they were composed."""
     table = served(points)
@@ -220,6 +266,13 @@ def verdicts(points: pd.DataFrame, usual: int) -> pd.DataFrame:
     late, early = ratio(rates, usual, usual // 2), ratio(rates, usual // 2, usual // 4)
     flattening = None if late is None or early is None else (early - 1) - (late - 1)
     sizes = sorted(curve.index)
+    targets = by_target(points)
+    two = targets[targets["decode_steps"] == 2] if len(targets) else targets
+    kept = two.iloc[0] if len(two) and two.iloc[0]["engine"] == "mixed" and usual in both else None
+
+    def against_usual(quantity: str) -> float | None:
+        return None if kept is None else float(kept[quantity]) / at(points, "mixed", usual, quantity)
+
     beyond = float("inf")
     lines: list[tuple[str, str, float | None, float, float]] = [
         ("1a", "served rate, largest / smallest budget", _ends(rates), 1, beyond),
@@ -231,6 +284,9 @@ def verdicts(points: pd.DataFrame, usual: int) -> pd.DataFrame:
         ("4b", "long prompt, 6 pieces / 1", float(pieces.iloc[2]), 0, 1.3),
         ("5a", "served rate, mixed / chunked, smallest budget", mixed_over_chunked(least), 1.1, beyond),
         ("5b", "served rate, mixed / chunked, largest budget", mixed_over_chunked(most), 0.9, 1.1),
+        ("6a", "worst gap of mixed, target of two decode steps / usual budget", against_usual("worst_gap_s"), 0, 0.8),
+        ("6b", "served rate of mixed, the same two", against_usual("served_rate"), 0.9, beyond),
+        ("6c", "share of gaps beyond that target", None if kept is None else float(kept["late_share"]), 0, 0.1),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in lines])
 
