@@ -47,12 +47,14 @@ def points() -> pd.DataFrame:
         rows.append({"kind": "target", "engine": "mixed", **kept, **measured})
     for tokens, seconds in ((1, 1.0), (2, 1.0), (4, 1.1), (8, 1.2), (16, 2.0)):
         rows += [
-            {"kind": "step", "tokens": tokens, "prefill_s": seconds * noise} for noise in (1.0, 0.9, 3.0)
+            {"kind": "step", "tokens": tokens, "prefill_s": seconds * noise, "repeat": repeat}
+            for repeat, noise in enumerate((1.0, 0.9, 3.0))
         ]
     for steps, seconds in ((1, 1.0), (2, 1.1), (6, 1.2), (24, 3.0)):
-        rows.append(
-            {"kind": "passes", "tokens": 96, "chunk": 96 // steps, "steps": steps, "prefill_s": seconds}
-        )
+        rows += [
+            {"kind": "passes", "tokens": 96, "chunk": 96 // steps, "steps": steps, "prefill_s": seconds * noise}
+            for noise in (0.8, 1.0, 1.25)
+        ]
     return pd.DataFrame(rows)
 
 
@@ -67,6 +69,16 @@ def test_pieces_are_set_against_one() -> None:
     assert list(table["pieces"]) == ["1 x 96", "2 x 48", "6 x 16", "24 x 4"]
     assert list(table["against one piece"]) == pytest.approx([1.0, 1.1, 1.2, 3.0])
     assert list(table["re-read [positions]"]) == [0, 48, 240, 1104]
+
+
+def test_numbers_carry_what_single_repeats_would_say() -> None:
+    ratio, (low, high) = draw.most_pieces(points())
+    assert ratio == pytest.approx(3.0)
+    assert (low, high) == pytest.approx((3.0 * 0.8 / 1.25, 3.0 * 1.25 / 0.8))
+    rows = points()
+    assert draw.knee_band(rows) == (8.0, 8.0)  # every repeat has the same shape
+    flat = rows["kind"].eq("step") & rows["repeat"].eq(1)
+    assert draw.knee_band(rows.assign(prefill_s=rows["prefill_s"].mask(flat, rows["tokens"] * 1.0))) == (1.0, 8.0)
 
 
 def test_the_possible_stands_beside_every_time() -> None:

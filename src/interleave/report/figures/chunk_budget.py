@@ -50,6 +50,15 @@ def knee(curve: pd.DataFrame) -> int:
     return int(good["tokens"].iloc[0])
 
 
+def knee_band(points: pd.DataFrame) -> tuple[float, float]:
+    """The least and the largest knee that single repeats of the curve have."""
+    knees = [
+        knee(step_curve(pd.concat([own, points[points["kind"] != "step"]])))
+        for _, own in points[points["kind"] == "step"].groupby("repeat")
+    ]
+    return float(min(knees)), float(max(knees))
+
+
 def trade_figure(points: pd.DataFrame) -> Figure:
     """Over the budget: served rate, the longest prompts' time from first chunk to first token, worst gap."""
     table = served(points)
@@ -190,6 +199,16 @@ def pieces_table(points: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(lines)
     table.insert(2, "against one piece", table["prefill [s]"] / table["prefill [s]"].iloc[0])
     return table
+
+
+def most_pieces(points: pd.DataFrame) -> tuple[float, tuple[float, float]]:
+    """The long prompt in the most pieces against one piece: ratio of medians, and the least and most that it
+    could be with single repeats for medians."""
+    alone = points[points["kind"] == "passes"]
+    times = {chunk: own["prefill_s"] for chunk, own in alone.groupby("chunk")}
+    many, one = times[min(times)], times[max(times)]
+    band = (float(many.min() / one.max()), float(many.max() / one.min()))
+    return float(many.median() / one.median()), band
 
 
 def budget_table(points: pd.DataFrame) -> pd.DataFrame:
