@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from experiment_choices import CHOICES, configs
 
+from interleave.engine.ladder import ENGINES
 from interleave.lab.experiments import closed_batches as experiment
-from interleave.lab.experiments.closed_batches import BASELINES, PARTS, Params
+from interleave.lab.experiments.closed_batches import BASELINES, LADDER, PARTS, PROFILES, Params
 from interleave.lab.roofline import Ceilings, Roofline
 
 SMALL = CHOICES["closed_batches"].small
@@ -23,13 +24,31 @@ def test_baselines_run_once_and_on_the_smallest_mixed_batch_only() -> None:
     assert all((c["warmup_runs"], c["recorded_runs"]) == (0, 1) for c in alone)
 
 
+@pytest.mark.parametrize("profile", ["cpu", "full"])
+def test_a_committed_tier_climbs_the_whole_ladder(profile: str) -> None:
+    assert list(LADDER) == list(ENGINES)
+    params = Params(**PROFILES[profile])
+    served: dict[str, list[str]] = {}
+    for point in experiment.points(params):
+        served.setdefault(f"{point.config['batch']}{point.config['rows']}", []).append(point.config["engine"])
+    batched = [engine for engine in ENGINES if engine not in BASELINES]
+    assert served == {"mixed8": list(ENGINES), "uniform8": batched, "mixed32": batched, "uniform32": batched}
+
+
+def test_a_run_as_chunked_is_expected_to_take_as_long() -> None:
+    expected = {}
+    for engine in ("chunked", "recorded", "paged"):
+        (expected[engine],) = experiment.estimate_s(Params(engines=(engine,), batches=("mixed",)))
+    assert expected["recorded"] == expected["chunked"] < expected["paged"]
+
+
 @pytest.fixture(scope="module")
 def setting() -> experiment.Setting:
     return experiment.prepare(Params(**SMALL))
 
 
 @pytest.mark.parametrize(
-    "engine", ["nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed"]
+    "engine", ["nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"]
 )
 def test_a_point_measures_each_recorded_run(engine: str, setting: experiment.Setting) -> None:
     (point,) = experiment.points(Params(**{**SMALL, "engines": (engine,), "batches": ("mixed",)}))
@@ -47,7 +66,9 @@ def test_a_point_measures_each_recorded_run(engine: str, setting: experiment.Set
 
 
 def test_engines_return_the_same_tokens(setting: experiment.Setting) -> None:
-    points = experiment.points(Params(**{**SMALL, "batches": ("mixed",), "recorded_runs": 1}))
+    points = experiment.points(
+        Params(**{**SMALL, "engines": LADDER, "batches": ("mixed",), "recorded_runs": 1})
+    )
     assert len({experiment.measure(point, setting, {})[0]["tokens_sha256"] for point in points}) == 1
 
 

@@ -30,6 +30,30 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
     assert {numbers["fastest_engine"]["value"], numbers["slowest_engine"]["value"]} == {"paged", "chunked"}
     found = numbers["paged_over_chunked"]
     assert 0 < found["low"] <= found["value"] <= found["high"]
+    assert numbers["repeat_spread"]["unit"] == "%"
+    assert "The runs of one engine on one batch lie up to" in shown
+    assert "chunked after paged" in shown
+    assert "copy_share" in numbers
+
+
+def test_the_notebook_becomes_a_page_of_one_engine_that_ran_once(out: Path) -> None:
+    """Nothing to compare, no copies and no repeats: numbers of these are left out, and the page says so."""
+    chosen = {
+        "model": "tiny",
+        "rows": [2, 3],
+        "batches": ["uniform"],
+        "engines": ["mixed"],
+        "recorded_runs": 1,
+        "warmup_runs": 0,
+    }
+    result = run_notebook(find_notebook("closed_batches"), overrides=chosen, say=lambda _: None)
+    shown = "".join(
+        str(output)
+        for cell in nbformat.read(result.path, as_version=4).cells
+        for output in cell.get("outputs", [])
+    )
+    assert "Nothing was served twice" in shown
+    assert not {"repeat_spread", "copy_share"} & set(result.provenance["numbers"])
 
 
 def rows(**seconds: list[float]) -> pd.DataFrame:
@@ -89,6 +113,20 @@ def test_verdicts_say_held_missed_or_not_run() -> None:
     assert found.loc["4a", "verdict"] == "missed"  # 20% is not below 1%
     assert found.loc["7", "verdict"] == "not run"
     assert found.loc["3", "verdict"] == "not run"
+    assert found.loc["8a", "verdict"] == "not run"
+
+
+def test_a_prediction_about_a_cpu_is_left_open_elsewhere() -> None:
+    table = draw.medians(rows(whole=[5.0], chunked=[6.0], recorded=[6.4]))
+    here, elsewhere = (draw.verdicts(table, device).set_index("no.") for device in ("cpu", "cuda"))
+    assert here.loc["8a", "verdict"] == "missed"  # 6.7% longer
+    assert here.loc["8b", "verdict"] == "not run"  # no uniform batch
+    assert here.loc["2", "verdict"] == "held"
+    assert list(elsewhere.loc[["2", "8a", "8b"], "verdict"]) == ["not run"] * 3
+
+
+def test_the_range_of_the_copies_share_is_that_of_single_runs() -> None:
+    assert draw.copy_band(rows(paged=[10.0, 20.0], chunked=[4.0]), "mixed8") == (10.0, 20.0)
 
 
 def test_the_fraction_of_the_possible_is_shown_where_it_is_known() -> None:

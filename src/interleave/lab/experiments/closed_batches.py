@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 from pydantic import Field
@@ -45,6 +45,7 @@ from interleave.schedule.request import Request
 EngineName = Literal[
     "nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"
 ]
+LADDER: tuple[EngineName, ...] = get_args(EngineName)
 BASELINES = ("nocache", "cached")  # one request at a time: run once, on the smallest mixed batch
 PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COPY_PROBE_BYTES = 64 * 2**20
@@ -80,7 +81,7 @@ class Params(WorkloadChoices):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {**CPU_PROFILE, "rows": (8, 32), "warmup_runs": 2, "recorded_runs": 5},
+    "cpu": {**CPU_PROFILE, "rows": (8, 32), "engines": LADDER, "warmup_runs": 2, "recorded_runs": 5},
     "gpu": {
         **GPU_PROFILE,
         "rows": (32,),
@@ -91,10 +92,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "full": {
         **GPU_PROFILE,
         "rows": (8, 32),
-        "engines": (
-            *("nocache", "cached", "static", "continuous"),
-            *("paged", "whole", "chunked", "mixed", "recorded"),
-        ),
+        "engines": LADDER,
         "warmup_runs": 2,
         "recorded_runs": 5,
     },
