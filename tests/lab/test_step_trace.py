@@ -7,13 +7,14 @@ from collections import Counter
 import pytest
 from experiment_choices import CHOICES
 
+from interleave.engine.ladder import ENGINES
 from interleave.lab.experiments import step_trace as experiment
-from interleave.lab.experiments.step_trace import PARTS, Params
+from interleave.lab.experiments.step_trace import PARTS, PROFILES, Params
 
 SMALL = CHOICES["step_trace"].small
 
 
-@pytest.mark.parametrize("engine", ["static", "continuous", "paged", "whole", "chunked", "mixed"])
+@pytest.mark.parametrize("engine", ["static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"])
 def test_steps_pieces_and_gaps_tell_one_story(engine: str) -> None:
     params = Params(**SMALL, engines=(engine,))
     (point,) = experiment.points(params)
@@ -46,3 +47,22 @@ def test_chunks_are_pieces_of_at_most_the_budget() -> None:
     rows = experiment.measure(point, experiment.prepare(params), {})
     chunks = [row["tokens"] for row in rows if row["kind"] == "piece" and row["phase"] == "prefill"]
     assert max(chunks) == 5
+
+
+@pytest.mark.parametrize("profile", ["cpu", "full"])
+def test_a_committed_tier_traces_every_batched_engine(profile: str) -> None:
+    batched = [name for name, spec in ENGINES.items() if spec.kv in ("slots", "blocks")]
+    points = experiment.points(Params(**PROFILES[profile]))
+    for rows in (8, 32):
+        assert [point.config["engine"] for point in points if point.config["rows"] == rows] == batched
+
+
+def test_a_static_batch_is_expected_to_take_what_its_largest_request_takes() -> None:
+    """Six requests through three rows: two batches."""
+    params = Params(**{**SMALL, "num_requests": 6}, engines=("static",))
+    (point,) = experiment.points(params)
+    rows = experiment._trace(point.config).rows
+    halves = (rows[:3], rows[3:])
+    positions = sum(3 * max(row.prompt_tokens for row in half) for half in halves)
+    steps = sum(max(row.new_tokens for row in half) for half in halves)
+    assert experiment.estimate_s(params) == [pytest.approx(positions * 0.0025 + steps * 0.06)]

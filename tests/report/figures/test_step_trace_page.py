@@ -21,6 +21,27 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
     assert "not run" in shown  # predictions about engines that were left out stay open
     assert {"worst_gap_ratio", "unaccounted"} == set(result.provenance["numbers"])
     assert "No ceilings were measured" in shown or "both measured on this machine" in shown
+    assert "under 2 of the 2 engines" in shown
+
+
+BATCHED = ("static", "continuous", "paged", "whole", "chunked", "mixed", "recorded")
+
+
+@pytest.mark.parametrize("engines", [BATCHED, ("recorded",), ("static",)], ids=len)
+def test_the_page_says_what_holds_for_the_engines_that_ran(out: Path, engines: tuple[str, ...]) -> None:
+    chosen = {"model": "tiny", "rows": [3], "num_requests": 6, "engines": list(engines)}
+    result = run_notebook(find_notebook("step_trace"), overrides=chosen, say=lambda _: None)
+    notebook = nbformat.read(result.path, as_version=4)
+    captions = {
+        name: str(cell.outputs)
+        for cell in notebook.cells
+        for name in ("timeline", "gaps")
+        if cell.cell_type == "code" and cell.id == name
+    }
+    assert f"under {min(4, len(engines))} of the {len(engines)} engines" in captions["timeline"]
+    assert ("stands beside" in captions["gaps"]) == (len(engines) > 1)  # of those it is set against
+    ratio = result.provenance["numbers"]["worst_gap_ratio"]["value"]
+    assert ratio > 1 if len(engines) > 1 else ratio == 1
 
 
 def points(**gaps_s: list[float]) -> pd.DataFrame:
@@ -50,6 +71,40 @@ def test_a_spike_is_more_than_three_usual_gaps_of_its_own_run() -> None:
     lines = draw.gap_table(both, 8).set_index("engine")
     assert list(lines.loc["chunked"]) == [5, 1000, 3100, 1, pytest.approx(100 * 3.1 / 9.1)]
     assert list(lines["spikes"]) == [1, 0]
+
+
+def test_rows_that_ended_are_drawn_where_there_are_any() -> None:
+    rows = points(static=[1.0], chunked=[1.0])
+    pieces = [
+        {"kind": "piece", "engine": engine, "rows": 8, "step": 0, "request": "r", "tokens": 1, "phase": phase}
+        for engine, phase in (("static", "decode"), ("static", "held"), ("chunked", "decode"))
+    ]
+    both = pd.concat([rows, pd.DataFrame(pieces)], ignore_index=True)
+
+    def legend(engines: list[str]) -> list[str]:
+        return [text.get_text() for text in draw.timeline_figure(both, 8, engines, 1).legends[0].get_texts()]
+
+    assert legend(["static", "chunked"])[:-1] == ["decode", "ended, still computed"]
+    assert legend(["chunked"])[:-1] == ["decode"]
+
+
+def test_strips_and_bars_keep_their_distance_however_many_engines_ran() -> None:
+    few = points(chunked=[1.0], whole=[1.0])
+    many = points(**{engine: [1.0, 2.0] for engine in BATCHED})
+    for height in (
+        lambda rows: draw.gap_figure(rows).get_figheight(),
+        lambda rows: draw.attribution_figure(draw.attribution(rows)).get_figheight(),
+    ):
+        assert height(many) / len(BATCHED) > 0.4
+        assert height(few) > 2
+
+
+def test_the_worst_gaps_are_those_of_engines_that_left_any() -> None:
+    assert draw.worst_gaps_s(points(whole=[1.0, 3.0], chunked=[2.0], mixed=[]), 8) == {
+        "whole": 3.0,
+        "chunked": 2.0,
+    }
+    assert draw.worst_gaps_s(points(whole=[1.0]), 32) == {}
 
 
 def test_steps_with_and_without_prefill_are_told_apart() -> None:

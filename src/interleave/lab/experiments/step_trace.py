@@ -8,7 +8,7 @@ draw.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -38,6 +38,7 @@ from interleave.lab.workload import (
 from interleave.schedule.plan import Piece
 
 EngineName = Literal["static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"]
+BATCHED: tuple[EngineName, ...] = get_args(EngineName)
 PARTS = ("prefill", "decode", "mixed", "copy", "sample", "host")
 COUNTS = ("forwards", "prefill_tokens", "decode_rows", "padded_tokens", "copied_tokens", "running", "waiting")
 
@@ -66,7 +67,7 @@ class Params(WorkloadChoices):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {**CPU_PROFILE, "rows": (8, 32), "num_requests": 64},
+    "cpu": {**CPU_PROFILE, "engines": BATCHED, "rows": (8, 32), "num_requests": 64},
     "gpu": {
         **GPU_PROFILE,
         "engines": ("paged", "chunked", "mixed", "recorded"),
@@ -75,7 +76,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
     "full": {
         **GPU_PROFILE,
-        "engines": ("static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"),
+        "engines": BATCHED,
         "rows": (8, 32),
         "num_requests": 64,
     },
@@ -112,10 +113,15 @@ def estimate_s(params: Params) -> list[float]:
     position_s, step_s = (0.00002, 0.03) if params.device == "cuda" else (0.0025, 0.06)
     seconds = []
     for point in points(params):
-        trace = _trace(point.config)
-        padded = point.config["engine"] in ("static", "continuous", "paged")
-        steps = trace.num_new_tokens / point.config["rows"] + len(trace)
-        seconds.append(trace.num_prompt_tokens * position_s * (1.5 if padded else 1) + steps * step_s)
+        trace, rows = _trace(point.config), point.config["rows"]
+        steps, positions = trace.num_new_tokens / rows + len(trace), float(trace.num_prompt_tokens)
+        if point.config["engine"] == "static":  # a batch is as wide and as long as its largest request
+            batches = [trace.rows[first : first + rows] for first in range(0, len(trace), rows)]
+            positions = sum(len(batch) * max(row.prompt_tokens for row in batch) for batch in batches)
+            steps = sum(max(row.new_tokens for row in batch) for batch in batches)
+        elif point.config["engine"] in ("continuous", "paged"):
+            positions *= 1.5
+        seconds.append(positions * position_s + steps * step_s)
     return seconds
 
 

@@ -20,7 +20,12 @@ from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import LOOKS, panels
 from interleave.report.printed import spoken
 
-PHASE_LOOKS: dict[str, tuple[str, float]] = {"prefill": ("#0072B2", 0.86), "decode": ("#E69F00", 0.42)}
+PHASE_LOOKS: dict[str, tuple[str, float]] = {  # colour and height
+    "prefill": ("#0072B2", 0.86),
+    "decode": ("#E69F00", 0.42),
+    "held": ("#999999", 0.42),
+}
+PHASE_WORDS = {"held": "ended, still computed"}
 STALL_COLOR = "#D55E00"
 
 
@@ -42,9 +47,15 @@ def timeline_figure(points: pd.DataFrame, rows: int, engines: list[str], request
         axis.set_xlim(0, end_s)
         axis.set_title(f"{engine}, {rows} rows")
     axes[-1].set_xlabel("time (s)")
-    keys = [Patch(color=color, label=phase) for phase, (color, _) in PHASE_LOOKS.items()]
+    pieces = of(points, "piece")
+    drawn = set(pieces[(pieces["rows"] == rows) & pieces["engine"].isin(engines)]["phase"])
+    keys = [
+        Patch(color=color, label=PHASE_WORDS.get(phase, phase))
+        for phase, (color, _) in PHASE_LOOKS.items()
+        if phase in drawn
+    ]
     keys.append(Patch(color=STALL_COLOR, label="stall: no token for three usual gaps"))
-    figure.legend(handles=keys, loc="outside upper right", ncols=3)
+    figure.legend(handles=keys, loc="outside upper right", ncols=len(keys))
     return figure
 
 
@@ -85,7 +96,7 @@ def attribution_figure(table: pd.DataFrame) -> Figure:
     """Where the wall time of each run went, as stacked bars, a panel for each number of rows; a bar across
     where the machine's ceilings put the floor."""
     sizes = list(table["rows"].unique())
-    figure, axes = panels(len(sizes), 1, height_in=2.4)
+    figure, axes = panels(len(sizes), 1, height_in=max(2.4, 0.8 + 0.4 * table["engine"].nunique()))
     for axis, rows in zip(axes, sizes, strict=True):
         lines = table[table["rows"] == rows]
         left = pd.Series(0.0, index=lines.index)
@@ -129,7 +140,7 @@ def gap_figure(points: pd.DataFrame) -> Figure:
     """Every gap of a request that was already decoding: dots, the median and the worst with its number."""
     gaps = of(points, "gap")
     sizes = list(gaps["rows"].unique())
-    figure, axes = panels(len(sizes), 1, height_in=2.2)
+    figure, axes = panels(len(sizes), 1, height_in=max(2.2, 0.8 + 0.35 * gaps["engine"].nunique()))
     for axis, rows in zip(axes, sizes, strict=True):
         names = list(gaps[gaps["rows"] == rows]["engine"].unique())
         for place, engine in enumerate(names):
@@ -232,8 +243,11 @@ def _share_in_spikes(own: pd.DataFrame, high: pd.DataFrame, engine: str, rows: i
     return float(mine / own["gap_s"].sum())
 
 
-def worst_gap_s(points: pd.DataFrame, engine: str, rows: int) -> float | None:
-    return _gap(points, engine, rows, "max")
+def worst_gaps_s(points: pd.DataFrame, rows: int) -> dict[str, float]:
+    """The longest gap under each engine that left any, in the order in which they ran."""
+    gaps = of(points, "gap")
+    worst = gaps[gaps["rows"] == rows].groupby("engine", sort=False)["gap_s"].max()
+    return {str(engine): float(gap_s) for engine, gap_s in worst.items()}
 
 
 def _gap(points: pd.DataFrame, engine: str, rows: int, which: str) -> float | None:
