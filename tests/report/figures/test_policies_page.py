@@ -131,6 +131,16 @@ def test_steps_are_set_against_the_decodes_alone() -> None:
     assert line["step grows"] == pytest.approx(5.4)
 
 
+def test_the_range_of_what_a_chunk_adds_is_what_single_steps_could_give() -> None:
+    steps = [
+        {"kind": "step", "chunk": chunk, "form": form, "step_s": step_s}
+        for chunk, factor in ((64, 1.0), (512, 10.0))
+        for form, times in (("one", (0.2, 0.3)), ("decode", (0.1, 0.05)), ("two", (9.0, 9.0)))
+        for step_s in (time * (factor if form == "one" else 1.0) for time in times)
+    ]
+    assert tell.ride_band(pd.DataFrame(steps), 512) == pytest.approx((20.0, 60.0))
+
+
 def test_chapter_ten_was_past_capacity_at_every_budget() -> None:
     loads = tell.chapter_loads()
     assert loads.keys() == {64, 512, 8192}

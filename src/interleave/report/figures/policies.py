@@ -140,6 +140,13 @@ def ride_table(points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def ride_band(points: pd.DataFrame, chunk: int) -> tuple[float, float]:
+    """Least and most that a step grows by a chunk in its forward, with single steps for medians."""
+    steps = points[(points["kind"] == "step") & (points["chunk"] == chunk)]
+    both, alone = (steps[steps["form"] == form]["step_s"] for form in ("one", "decode"))
+    return float(both.min() / alone.max()), float(both.max() / alone.min())
+
+
 def limits(points: pd.DataFrame) -> pd.DataFrame:
     """Per run and pair of limits: the share of requests within, and the goodput."""
     return points[points["kind"] == "limits"].dropna(axis="columns", how="all").reset_index(drop=True)
