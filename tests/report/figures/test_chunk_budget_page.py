@@ -52,7 +52,13 @@ def points() -> pd.DataFrame:
         ]
     for steps, seconds in ((1, 1.0), (2, 1.1), (6, 1.2), (24, 3.0)):
         rows += [
-            {"kind": "passes", "tokens": 96, "chunk": 96 // steps, "steps": steps, "prefill_s": seconds * noise}
+            {
+                "kind": "passes",
+                "tokens": 96,
+                "chunk": 96 // steps,
+                "steps": steps,
+                "prefill_s": seconds * noise,
+            }
             for noise in (0.8, 1.0, 1.25)
         ]
     return pd.DataFrame(rows)
@@ -78,7 +84,10 @@ def test_numbers_carry_what_single_repeats_would_say() -> None:
     rows = points()
     assert draw.knee_band(rows) == (8.0, 8.0)  # every repeat has the same shape
     flat = rows["kind"].eq("step") & rows["repeat"].eq(1)
-    assert draw.knee_band(rows.assign(prefill_s=rows["prefill_s"].mask(flat, rows["tokens"] * 1.0))) == (1.0, 8.0)
+    assert draw.knee_band(rows.assign(prefill_s=rows["prefill_s"].mask(flat, rows["tokens"] * 1.0))) == (
+        1.0,
+        8.0,
+    )
 
 
 def test_the_possible_stands_beside_every_time() -> None:
