@@ -93,6 +93,7 @@ PROFILES: dict[str, dict[str, Any]] = {
         **GPU_PROFILE,
         "engines": ("chunked", "recorded"),
         "budgets": (128, 256, 512, 1024),
+        "decode_steps": (2.0,),
         "rows": 32,
         "num_requests": 32,
         "step_tokens": (1, 8, 32, 128, 256, 512, 1024, 2048),

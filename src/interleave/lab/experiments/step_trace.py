@@ -70,7 +70,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "cpu": {**CPU_PROFILE, "engines": BATCHED, "rows": (8, 32), "num_requests": 64},
     "gpu": {
         **GPU_PROFILE,
-        "engines": ("paged", "chunked", "mixed", "recorded"),
+        "engines": ("paged", "whole", "chunked", "mixed", "recorded"),
         "rows": (32,),
         "num_requests": 64,
     },

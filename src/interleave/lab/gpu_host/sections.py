@@ -46,19 +46,19 @@ def _section(name: str, module: str, seconds: float, **change: Any) -> Section:
 SECTIONS = (
     _section("agreement", "gpu_host.agreement", 30),
     _section("kernels", "gpu_host.kernel_checks", 40),
-    _section("parity", "gpu_host.gate_random", 60),
+    _section("parity", "gpu_host.gate_random", 50),
     _section("layouts", "experiments.kernel_layout", 30),
-    _section("decode", "experiments.recorded_decode", 80),
+    _section("decode", "experiments.recorded_decode", 70),
     _section(
         "closed",
         "experiments.closed_batches",
-        90,
+        80,
         engines=("paged", "chunked", "mixed", "recorded"),
     ),
     _section("closed-continuous", "experiments.closed_batches", 30, engines=("continuous",)),
-    _section("disturbance", "experiments.step_trace", 40),
-    _section("sweep", "experiments.chunk_budget", 50),
-    _section("arrivals", "experiments.arrival_curves", 90),
+    _section("disturbance", "experiments.step_trace", 50),
+    _section("sweep", "experiments.chunk_budget", 60),
+    _section("arrivals", "experiments.arrival_curves", 100),
 )
 
 

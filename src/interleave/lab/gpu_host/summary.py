@@ -98,15 +98,18 @@ def _trace(rows: list[Row]) -> Iterator[str]:
 
 def _sweep(rows: list[Row]) -> Iterator[str]:
     for row in rows:
-        if row["kind"] == "serve":
+        if row["kind"] in ("serve", "target"):
+            limit = f"budget {row['budget']:>5}"
+            if row["kind"] == "target":
+                limit = f"{row['decode_steps']:g} decode steps"
             yield (
-                f"  {row['engine']!s:10} budget {row['budget']:>5}: wall {_number(row['wall_s']):7.2f} s, worst gap "
+                f"  {row['engine']!s:10} {limit}: wall {_number(row['wall_s']):7.2f} s, worst gap "
                 f"{_number(row['worst_gap_s']) * 1e3:.2f} ms"
             )
 
 
 def _arrivals(rows: list[Row]) -> Iterator[str]:
-    for group in _grouped(rows, "load", "engine"):
+    for group in _grouped([row for row in rows if row["kind"] == "measured"], "load", "engine"):
         first = group[0]
         waits = [_number(row["ttft_s"]) for row in group]
         yield (
