@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -122,6 +123,16 @@ def test_verdicts_say_held_missed_or_not_run() -> None:
     }
     alone = draw.verdicts(points()[lambda rows: rows["engine"] != "mixed"], usual=32).set_index("no.")
     assert list(alone.loc[["5a", "5b", "6a", "6b", "6c"], "verdict"]) == ["not run"] * 5
+
+
+def test_a_target_is_held_to_budgets_with_the_same_worst_gap() -> None:
+    low, high = draw.against_budgets(points()) or (0.0, 0.0)
+    share = np.log(0.3 / 0.2) / np.log(0.5 / 0.2)  # both targets lie between 1.8 and 1.92 requests/s
+    between = 1.8 + share * 0.12
+    assert (low, high) == pytest.approx((1.7 / between, 1.8 / between))
+    far = points()
+    far.loc[far["kind"] == "target", "worst_gap_s"] = 9.0
+    assert draw.against_budgets(far) is None
 
 
 def test_targets_stand_beside_budgets_and_in_no_curve_of_them() -> None:

@@ -6,6 +6,7 @@ single steps and long prompts in pieces apart; measures nothing.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -92,7 +93,7 @@ def _over_budget(axis: Axes, table: pd.DataFrame, quantity: str, log: bool) -> N
     if log:
         plain_log(axis)
     else:
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, table[quantity].max() * 1.08)
     label_ends(axis, ends, min_gap=0.12)
 
 
@@ -137,9 +138,9 @@ def frontier_figure(points: pd.DataFrame) -> Figure:
             axis.annotate(
                 f"{line.decode_steps:g}x",
                 (line.worst_gap_s * 1e3, line.served_rate),
-                (-8, 8),
+                (8, -13),
                 textcoords="offset points",
-                ha="right",
+                ha="left",
                 fontsize=9,
                 color=look.color,
             )
@@ -238,6 +239,19 @@ def target_table(points: pd.DataFrame) -> pd.DataFrame:
             "gaps beyond it [%]": 100 * table["late_share"],
         }
     )
+
+
+def against_budgets(points: pd.DataFrame) -> tuple[float, float] | None:
+    """Least and most that a target serves over what fixed budgets of its engine serve at the same worst gap,
+    between two of them in proportion to the gap's logarithm; None where no target lies between two."""
+    targets, table = by_target(points), served(points)
+    shares = []
+    for line in targets.itertuples():
+        fixed = table[table["engine"] == line.engine].sort_values("worst_gap_s")
+        if fixed["worst_gap_s"].iloc[0] <= line.worst_gap_s <= fixed["worst_gap_s"].iloc[-1]:
+            gaps = np.log(fixed["worst_gap_s"].astype(float))
+            shares.append(line.served_rate / np.interp(np.log(line.worst_gap_s), gaps, fixed["served_rate"]))
+    return (float(min(shares)), float(max(shares))) if shares else None
 
 
 def reached_table(points: pd.DataFrame) -> pd.DataFrame:
