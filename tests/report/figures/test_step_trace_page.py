@@ -88,6 +88,22 @@ def test_rows_that_ended_are_drawn_where_there_are_any() -> None:
     assert legend(["chunked"])[:-1] == ["decode"]
 
 
+def test_the_slowest_engine_goes_on_beyond_the_picture() -> None:
+    """Steps end after 4 s and 9 s; the first request of `paged` needs both."""
+    rows = points(paged=[1.0], chunked=[1.0])
+    common = {"kind": "piece", "rows": 8, "request": "r", "tokens": 1, "phase": "decode"}
+    pieces = [{**common, "engine": engine, "step": step} for engine, step in (("paged", 1), ("chunked", 0))]
+    both = pd.concat([rows, pd.DataFrame(pieces)], ignore_index=True)
+    paged, chunked = draw.timeline_figure(both, 8, ["paged", "chunked"], 1).axes
+    assert paged.get_xlim()[1] == chunked.get_xlim()[1] == pytest.approx(4.0 * 1.02)
+    assert (paged.get_title(loc="left"), chunked.get_title(loc="left")) == (
+        "paged, 8 rows, goes on until 9.0 s",
+        "chunked, 8 rows",
+    )
+    (alone,) = draw.timeline_figure(both, 8, ["paged"], 1).axes
+    assert alone.get_xlim()[1] == pytest.approx(9.0 * 1.02)
+
+
 def test_strips_and_bars_keep_their_distance_however_many_engines_ran() -> None:
     few = points(chunked=[1.0], whole=[1.0])
     many = points(**{engine: [1.0, 2.0] for engine in BATCHED})

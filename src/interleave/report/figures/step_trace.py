@@ -37,15 +37,20 @@ def of(points: pd.DataFrame, kind: str) -> pd.DataFrame:
 def timeline_figure(points: pd.DataFrame, rows: int, engines: list[str], requests: int) -> Figure:
     """Requests down, time across, a panel per engine: chunks, decodes, and the gaps that are stalls.
 
-    The first `requests` requests, until the fastest engine has served the whole trace.
+    The first `requests` requests, until they have ended under every engine but the slowest, whose title says
+    until when it goes on.
     """
-    runs = of(points, "run")
-    end_s = runs[(runs["rows"] == rows) & runs["engine"].isin(engines)]["wall_s"].min()
+    ends_s = {
+        engine: _last_end_s(points[(points["engine"] == engine) & (points["rows"] == rows)], requests)
+        for engine in engines
+    }
+    end_s = 1.02 * sorted(ends_s.values())[max(0, len(ends_s) - 2)]
     figure, axes = panels(len(engines), 1, height_in=0.6 + 0.13 * requests)
     for axis, engine in zip(axes, engines, strict=True):
         _timeline(axis, points[(points["engine"] == engine) & (points["rows"] == rows)], requests)
         axis.set_xlim(0, end_s)
-        axis.set_title(f"{engine}, {rows} rows")
+        beyond = f", goes on until {spoken(ends_s[engine])} s" if ends_s[engine] > end_s else ""
+        axis.set_title(f"{engine}, {rows} rows{beyond}")
     axes[-1].set_xlabel("time (s)")
     pieces = of(points, "piece")
     drawn = set(pieces[(pieces["rows"] == rows) & pieces["engine"].isin(engines)]["phase"])
@@ -59,12 +64,23 @@ def timeline_figure(points: pd.DataFrame, rows: int, engines: list[str], request
     return figure
 
 
-def _timeline(axis: Axes, points: pd.DataFrame, requests: int) -> None:
+def _timed_pieces(points: pd.DataFrame, requests: int) -> pd.DataFrame:
+    """The pieces of the first requests of one run, with the time of their steps."""
     steps = of(points, "step").set_index("step")
     pieces = of(points, "piece").join(steps[["start_s", "end_s"]], on="step")
-    places = {name: place for place, name in enumerate(sorted(pieces["request"].unique())[:requests])}
+    return pieces[pieces["request"].isin(sorted(pieces["request"].unique())[:requests])]
+
+
+def _last_end_s(points: pd.DataFrame, requests: int) -> float:
+    return float(_timed_pieces(points, requests)["end_s"].max())
+
+
+def _timeline(axis: Axes, points: pd.DataFrame, requests: int) -> None:
+    steps = of(points, "step").set_index("step")
+    pieces = _timed_pieces(points, requests)
+    places = {name: place for place, name in enumerate(sorted(pieces["request"].unique()))}
     for phase, (color, height) in PHASE_LOOKS.items():
-        shown = pieces[(pieces["phase"] == phase) & pieces["request"].isin(places)]
+        shown = pieces[pieces["phase"] == phase]
         axis.barh(
             shown["request"].map(places),
             shown["end_s"] - shown["start_s"],
