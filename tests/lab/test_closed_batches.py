@@ -42,6 +42,11 @@ def test_a_run_as_chunked_is_expected_to_take_as_long() -> None:
     assert expected["recorded"] == expected["chunked"] < expected["paged"]
 
 
+def test_a_ladder_without_a_batched_rung_is_refused() -> None:
+    with pytest.raises(ValueError, match="must name one that serves a batch, got nocache, cached: choose also"):
+        Params(engines=BASELINES)
+
+
 @pytest.fixture(scope="module")
 def setting() -> experiment.Setting:
     return experiment.prepare(Params(**SMALL))
@@ -51,7 +56,8 @@ def setting() -> experiment.Setting:
     "engine", ["nocache", "cached", "static", "continuous", "paged", "whole", "chunked", "mixed", "recorded"]
 )
 def test_a_point_measures_each_recorded_run(engine: str, setting: experiment.Setting) -> None:
-    (point,) = experiment.points(Params(**{**SMALL, "engines": (engine,), "batches": ("mixed",)}))
+    params = Params(**{**SMALL, "engines": tuple({engine, "chunked"}), "batches": ("mixed",)})
+    (point,) = (point for point in experiment.points(params) if point.config["engine"] == engine)
     rows = experiment.measure(point, setting, {})
     assert len(rows) == point.config["recorded_runs"]
     assert len({row["tokens_sha256"] for row in rows}) == 1  # greedy: the runs return the same tokens

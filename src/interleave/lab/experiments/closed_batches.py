@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
@@ -77,6 +77,15 @@ class Params(WorkloadChoices):
     )
     recorded_runs: int = Field(3, ge=1, le=50, description="runs kept", json_schema_extra={"unit": "runs"})
     seed: int = Field(0, ge=0, lt=2**63, description="of the draw and the prompts; 0 is the published draw")
+
+    @model_validator(mode="after")
+    def _somebody_serves_a_batch(self) -> Params:
+        if set(self.engines) <= set(BASELINES):
+            raise ValueError(
+                f"engines must name one that serves a batch, got {', '.join(self.engines)}: choose also from "
+                f"{', '.join(name for name in LADDER if name not in BASELINES)}"
+            )
+        return self
 
 
 PROFILES: dict[str, dict[str, Any]] = {
