@@ -43,7 +43,9 @@ def test_a_run_as_chunked_is_expected_to_take_as_long() -> None:
 
 
 def test_a_ladder_without_a_batched_rung_is_refused() -> None:
-    with pytest.raises(ValueError, match="must name one that serves a batch, got nocache, cached: choose also"):
+    with pytest.raises(
+        ValueError, match="must name one that serves a batch, got nocache, cached: choose also"
+    ):
         Params(engines=BASELINES)
 
 

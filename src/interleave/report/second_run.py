@@ -76,9 +76,9 @@ def _verdicts(page: Page, root: Path) -> pd.DataFrame:
     rows = page_points(page, root)
     if rows is None:
         return pd.DataFrame(columns=COLUMNS)
-    names = load_experiment(page.run.experiment).Params.model_fields
-    given = {name: value for name, value in page.origin["parameters"].items() if name in names}
-    params = load_experiment(page.run.experiment).Params(**given)
+    model = load_experiment(page.run.experiment).Params
+    given = {name: value for name, value in page.origin["parameters"].items() if name in model.model_fields}
+    params = model.model_validate_json(json.dumps(given))  # strict: JSON's lists are no tuples in Python
     return grader(page.run.experiment)(Stored(rows, params, page.mark, ()))
 
 

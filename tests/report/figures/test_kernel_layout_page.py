@@ -52,6 +52,8 @@ def test_ratios_are_medians_of_neighbouring_calls(points: pd.DataFrame) -> None:
     assert mix["union"] == pytest.approx(44.0)  # of 40, 44 and 200
     assert mix["union_ratio"] == pytest.approx(10.0)
     assert mix["floor_s"] == 0.5
+    low, high = draw.union_band(mix)
+    assert low <= mix["union_ratio"] <= high
 
 
 def test_the_mix_is_set_against_separate_rows_and_the_limit(points: pd.DataFrame) -> None:

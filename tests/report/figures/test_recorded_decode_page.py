@@ -75,6 +75,10 @@ def test_ratios_are_medians_of_neighbouring_steps() -> None:
     assert table.loc[("model", 8), "ratio"] == pytest.approx(0.95)
     assert table.loc[("model", 8), "chunked"] == pytest.approx(0.022)
     assert table.loc[("model", 32), "floor_s"] == pytest.approx(0.0144)
+    for line in table.itertuples():
+        assert line.ratio_low <= line.ratio <= line.ratio_high
+    low, high = tables.served_band(points())
+    assert low <= tables.served_ratio(points()) <= high
 
 
 def test_parts_fill_the_step() -> None:

@@ -18,6 +18,7 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     size: int = Field(1, ge=1, description="of the only point")
+    tags: tuple[str, ...] = Field((), description="of nothing; a list in a notebook, a tuple here")
 
 
 PROFILES = {"quick": {}, "cpu": {"size": 2}}
@@ -43,5 +44,6 @@ def measure(point: Point, setting: Path, earlier: Mapping[str, list[Row]]) -> li
 
 PARAMETERS_CELL = """\
 size = 1
+tags = []
 profile = "quick"
 measure = True"""

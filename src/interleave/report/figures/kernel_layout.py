@@ -33,16 +33,23 @@ def published_ratio() -> float:
 def calls(points: pd.DataFrame) -> pd.DataFrame:
     """One line per batch: the median time of each layout, the ratio of union to separate, the floor.
 
-    Ratios are medians over repetitions of calls made one after the other. mean and spread are missing
-    for the published mix.
+    Ratios are medians over repetitions of calls made one after the other; union_ratio_low and _high are what
+    the middle 80% of the repetitions say. mean and spread are missing for the published mix.
     """
     keys = ["rows", "mean", "spread", "cached", "longest", "chunk"]
     wide = points.set_index([*keys, "repeat", "layout"])["call_s"].unstack("layout").reset_index()
     wide["union_ratio"] = wide["union"] / wide["separate"]
     wide["segmented_ratio"] = wide["segmented"] / wide["separate"]
     found = wide.groupby(keys, dropna=False).median(numeric_only=True).drop(columns="repeat").reset_index()
+    ends = wide.groupby(keys, dropna=False)["union_ratio"].quantile([0.1, 0.9]).unstack().reset_index()
+    found = found.merge(ends.rename(columns={0.1: "union_ratio_low", 0.9: "union_ratio_high"}), on=keys)
     floors = points.groupby(keys, dropna=False)["floor_s"].first().reset_index()
     return found.merge(floors, on=keys)
+
+
+def union_band(line: pd.Series) -> tuple[float, float]:
+    """What the middle 80% of a line's repetitions say of its ratio."""
+    return float(line["union_ratio_low"]), float(line["union_ratio_high"])
 
 
 def layout_figure(table: pd.DataFrame) -> Figure:

@@ -31,12 +31,14 @@ def of(points: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 def steps(points: pd.DataFrame) -> pd.DataFrame:
     """A line for each kind of weights and number of rows: median steps of both engines, the median ratio of
-    neighbouring steps, the median parts, and the floor."""
+    neighbouring steps with what the middle 80% of them say (ratio_low, ratio_high), the median parts, and the floor."""
     timed = points[points["kind"] == "step"]
     keys = ["weights", "rows"]
     wide = timed.set_index([*keys, "repeat", "engine"])["step_s"].unstack("engine").reset_index()
     wide["ratio"] = wide["recorded"] / wide["chunked"]
     found = wide.groupby(keys)[[*ENGINES, "ratio"]].median()
+    ends = wide.groupby(keys)["ratio"].quantile([0.1, 0.9]).unstack()
+    found = found.join(ends.rename(columns={0.1: "ratio_low", 0.9: "ratio_high"}))
     for engine in ENGINES:
         own = timed[timed["engine"] == engine].groupby(keys)
         parts = own[["decode_s", "sample_s", "host_s", "pack_s"]].median()

@@ -110,8 +110,22 @@ def served_table(points: pd.DataFrame) -> pd.DataFrame:
 
 def served_ratio(points: pd.DataFrame) -> float:
     """Served rate of `recorded` over that of `chunked`: the median over neighbouring runs."""
+    return float(_served_ratios(points).median())
+
+
+def step_band(line: pd.Series) -> tuple[float, float]:
+    """What the middle 80% of neighbouring steps say of a line's ratio."""
+    return float(line["ratio_low"]), float(line["ratio_high"])
+
+
+def served_band(points: pd.DataFrame) -> tuple[float, float]:
+    """The least and the largest of those ratios."""
+    return float(_served_ratios(points).min()), float(_served_ratios(points).max())
+
+
+def _served_ratios(points: pd.DataFrame) -> pd.Series:
     runs = of(points, "served").set_index(["run", "engine"])["served_rate"].unstack("engine")
-    return float((runs["recorded"] / runs["chunked"]).median())
+    return runs["recorded"] / runs["chunked"]
 
 
 def _at(table: pd.DataFrame, weights: str, rows: int, quantity: str) -> float | None:
