@@ -59,7 +59,23 @@ def test_when_and_how_much_came_out_again() -> None:
     assert gap[2] == {"text": "2.0 [1.5 to 2.0] s", "mark": "measured-cpu"}
     assert [line[4] for line in (gap, rate, best, share)] == ["within", "beyond", "equal", "no range"]
     assert best[2] == "mixed"
-    assert tables["repeated-verdicts"]["rows"] == [["Step trace", "2", "the rate", "2.00, held", "–, missed"]]
+    assert tables["repeated-verdicts"]["rows"][2:] == [
+        ["Step trace", "1", "the gap", "2.00, held", "1.80, held"],
+        ["Step trace", "2", "the rate", "2.00, held", "–, missed"],
+    ]
+
+
+def test_what_somebody_else_published_or_what_could_not_run_is_no_result() -> None:
+    one = document()
+    one["numbers"] = [
+        {**one["numbers"][2], "first": {**number(6.5), "mark": "published-elsewhere"}},
+        one["numbers"][3],
+    ]
+    one["predictions"][1]["first"]["verdict"] = "not run"
+    tables = repeated_tables([one])
+    assert [row[1] for row in tables["repeated-numbers"]["rows"]] == ["share"]
+    assert [row[1] for row in tables["repeated-verdicts"]["rows"]] == ["1"]
+    assert tables["repeated-runs"]["rows"][0][3:] == ["no range given", "1 of 1"]
 
 
 def test_a_verdict_that_changed_is_counted() -> None:

@@ -17,6 +17,7 @@ from interleave.report.printed import MISSING, spoken
 from interleave.report.status import aligned, counted
 from interleave.report.status import spoken as told
 
+NOT_RUN = "not run"
 EQUAL, UNJUDGED = "equal", "no range"
 """How a number came out the second time, beside `within` and `beyond` the range of its repeats."""
 
@@ -43,30 +44,32 @@ def repeated_values(documents: list[dict[str, Any]]) -> dict[str, Value]:
 
 def repeated_tables(documents: list[dict[str, Any]]) -> dict[str, Any]:
     """`repeated-runs`: when, and how much of it came out again; `repeated-numbers` and `repeated-verdicts`: what
-    did, and what did not."""
+    both runs say, number by number and prediction by prediction. What was published elsewhere, or could not run
+    here, is left out."""
     if not documents:
         return {}
     runs, numbers, verdicts = [], [], []
     for one in documents:
-        judged = [n for n in one["numbers"] if n["outcome"] in (EQUAL, WITHIN, BEYOND)]
+        own = [n for n in one["numbers"] if not _quoted(n)]
+        judged = [n for n in own if n["outcome"] in (EQUAL, WITHIN, BEYOND)]
         good = sum(n["outcome"] != BEYOND for n in judged)
-        same = sum(_agree(line) for line in one["predictions"])
+        graded = [line for line in one["predictions"] if line["first"]["verdict"] != NOT_RUN]
+        same = sum(map(_agree, graded))
         runs.append(
             [
                 one["title"],
                 *[told("started", one[which]) for which in ("first", "second")],
-                f"{good} of {len(judged)}",
-                f"{same} of {len(one['predictions'])}",
+                f"{good} of {len(judged)}" if judged else "no range given",
+                f"{same} of {len(graded)}",
             ]
         )
-        for number in one["numbers"]:
+        for number in own:
             both = [_cell(number[which], one["mark"]) for which in ("first", "second")]
-            numbers.append([one["title"], f"`{number['name']}`", *both, number["outcome"]])
-        for line in one["predictions"]:
-            if not _agree(line):
-                both = [_verdict(line[which]) for which in ("first", "second")]
-                verdicts.append([one["title"], line["no."], line["quantity"], *both])
-    tables = {
+            numbers.append([one["title"], number["name"].replace("_", " "), *both, number["outcome"]])
+        for line in graded:
+            both = [_verdict(line[which]) for which in ("first", "second")]
+            verdicts.append([one["title"], line["no."], line["quantity"], *both])
+    return {
         "repeated-runs": aligned(
             [
                 "chapter",
@@ -78,10 +81,13 @@ def repeated_tables(documents: list[dict[str, Any]]) -> dict[str, Any]:
             runs,
             3,
         ),
-        "repeated-numbers": aligned(["chapter", "number", "first", "second", "the two"], numbers, 5),
+        "repeated-numbers": aligned(["chapter", "number", "first", "second", "came out"], numbers, 5),
+        "repeated-verdicts": aligned(["chapter", "no.", "quantity", "first", "second"], verdicts, 5),
     }
-    header = ["chapter", "no.", "quantity", "first", "second"]
-    return tables | ({"repeated-verdicts": aligned(header, verdicts, 5)} if verdicts else {})
+
+
+def _quoted(number: Mapping[str, Any]) -> bool:
+    return any((number[which] or {}).get("mark") == "published-elsewhere" for which in ("first", "second"))
 
 
 def _agree(line: Mapping[str, Any]) -> bool:
