@@ -10,6 +10,7 @@ import yaml
 from experiment_choices import CHOICES, configs, experiment
 from pydantic import ValidationError
 
+from interleave.lab.choices import ModelChoices
 from interleave.lab.paths import repo_root
 
 PROFILES = [(name, profile) for name in CHOICES for profile in sorted(experiment(name).PROFILES)]
@@ -58,3 +59,8 @@ def test_rates_that_cannot_be_are_refused_by_name(
 ) -> None:
     with pytest.raises(ValidationError, match=parameter):
         experiment(name).Params(**{parameter: values})
+
+
+def test_a_model_name_that_no_file_system_takes_is_refused_in_short() -> None:
+    with pytest.raises(ValueError, match=r"model a{60}\.\.\. \(5000 characters\): File name too long"):
+        ModelChoices(model="a" * 5000)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -56,13 +57,22 @@ def test_the_file_is_valid_and_read_back(tmp_path: Path) -> None:
     assert found == json.loads(json.dumps(document))
 
 
+def rounded(value: Any) -> Any:
+    """The last digits of a fit differ between processors, whose linear algebra adds in another order."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return pytest.approx(value, rel=1e-9, abs=0) if isinstance(value, float) else value
+
+
 def test_the_committed_one_is_what_the_code_says() -> None:
     path = data_dir() / "results" / "simulated" / "timeline.json"
     stored = read_timeline(path)
     jsonschema.Draft202012Validator(SCHEMA).validate(stored)
     today = json.loads(json.dumps(timeline_document(TimelineSetting(latency_model(PUBLISHED)))))
     for name in ("setting", "trace_sha256", "requests", "runs"):
-        assert stored[name] == today[name]
+        assert stored[name] == rounded(today[name])
     assert path.stat().st_size < 200_000
 
 
