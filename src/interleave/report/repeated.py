@@ -37,7 +37,7 @@ def repeated_values(documents: list[dict[str, Any]]) -> dict[str, Value]:
     values = {}
     if documents:
         values["repeated.count"] = Value(counted(len(documents), "chapter"), None, where)
-    if changed := sum(not _agree(line) for one in documents for line in one["predictions"]):
+    if changed := sum(not _agree(line) for one in documents for line in _graded(one)):
         values["repeated.changed"] = Value(str(changed), None, where)
     return values
 
@@ -53,7 +53,7 @@ def repeated_tables(documents: list[dict[str, Any]]) -> dict[str, Any]:
         own = [n for n in one["numbers"] if not _quoted(n)]
         judged = [n for n in own if n["outcome"] in (EQUAL, WITHIN, BEYOND)]
         good = sum(n["outcome"] != BEYOND for n in judged)
-        graded = [line for line in one["predictions"] if line["first"]["verdict"] != NOT_RUN]
+        graded = _graded(one)
         same = sum(map(_agree, graded))
         runs.append(
             [
@@ -84,6 +84,11 @@ def repeated_tables(documents: list[dict[str, Any]]) -> dict[str, Any]:
         "repeated-numbers": aligned(["chapter", "number", "first", "second", "came out"], numbers, 5),
         "repeated-verdicts": aligned(["chapter", "no.", "quantity", "first", "second"], verdicts, 5),
     }
+
+
+def _graded(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The predictions that the first run could grade."""
+    return [line for line in document["predictions"] if line["first"]["verdict"] != NOT_RUN]
 
 
 def _quoted(number: Mapping[str, Any]) -> bool:

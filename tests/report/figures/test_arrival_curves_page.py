@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.lab.experiments.arrival_curves import simulated_loads
 from interleave.report.figures import arrival_curves as draw
@@ -24,8 +24,7 @@ def test_the_notebook_becomes_a_page_with_any_choice(out: Path) -> None:
         "max_rows": 3,
     }
     result = run_notebook(find_notebook("arrival_curves"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "median gap [%]" in shown
     assert {"worst_gap_ratio", "reference_capacity"} <= set(result.provenance["numbers"])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import chunk_budget as draw
 from interleave.report.layout import find_notebook
@@ -27,8 +27,7 @@ def test_the_notebook_becomes_a_page_with_any_choice(out: Path) -> None:
         "repeats": 1,
     }
     result = run_notebook(find_notebook("chunk_budget"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about chunked stay open
     assert {"knee", "pieces_24"} == set(result.provenance["numbers"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import closed_batches as draw
 from interleave.report.layout import find_notebook
@@ -22,8 +22,7 @@ def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> No
         "warmup_runs": 0,
     }
     result = run_notebook(find_notebook("closed_batches"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "All engines returned the same tokens" in shown
     assert "not run" in shown  # predictions about engines that were left out stay open
     numbers = result.provenance["numbers"]
@@ -47,11 +46,7 @@ def test_the_notebook_becomes_a_page_of_one_engine_that_ran_once(out: Path) -> N
         "warmup_runs": 0,
     }
     result = run_notebook(find_notebook("closed_batches"), overrides=chosen, say=lambda _: None)
-    shown = "".join(
-        str(output)
-        for cell in nbformat.read(result.path, as_version=4).cells
-        for output in cell.get("outputs", [])
-    )
+    shown = shown_on(result.path)
     assert "Nothing was served twice" in shown
     assert not {"repeat_spread", "copy_share"} & set(result.provenance["numbers"])
 

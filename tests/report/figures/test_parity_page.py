@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import parity as draw
 from interleave.report.layout import find_notebook
@@ -20,8 +20,7 @@ def test_the_notebook_becomes_a_page(out: Path) -> None:
     numbers = {name: number["value"] for name, number in result.provenance["numbers"].items()}
     assert numbers["failed"] == 0
     assert numbers["checked"] == numbers["exact"] + numbers["near_ties"] > 100
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert f"{numbers['checked']:,} requests compared" in shown
 
 

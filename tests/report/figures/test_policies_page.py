@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import policies as tell
 from interleave.report.figures import policy_plots as draw
@@ -39,8 +39,7 @@ def test_the_notebook_becomes_a_page_with_other_choices(out: Path) -> None:
         "repeats": 1,
     }
     result = run_notebook(find_notebook("policies"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about policies and loads that were left out stay open
     assert {"step_grows", "fit_error", "fit_steps"} == set(result.provenance["numbers"])
 

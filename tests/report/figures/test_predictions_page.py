@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.lab.experiments import parity, predictions
 from interleave.lab.measure import collect
@@ -44,8 +44,7 @@ def test_the_notebook_becomes_a_page_where_nothing_else_has_run(
     store = PointStore(out / "_build/results", "quick", "predictions")
     collect(predictions, predictions.Params(), store)
     result = run_notebook(find_notebook("predictions"), say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "awaits a run" in shown
     assert {"held", "graded"} == set(result.provenance["numbers"])
     assert set(result.provenance["evidence"]) == set(chapters())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import published_decode as a10
 from interleave.report.figures import recorded_decode as draw
@@ -36,8 +36,7 @@ def test_the_notebook_becomes_a_page(out: Path) -> None:
         "steps_ms": [20.0],
     }
     result = run_notebook(find_notebook("recorded_decode"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about 8 and 32 rows stay open
     marks = {name: one.get("mark") for name, one in result.provenance["numbers"].items()}
     assert marks["peak_shortest_step"] == "simulated"

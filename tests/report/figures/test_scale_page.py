@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.lab.experiments.scale import AGENT_WAYS
 from interleave.lab.ways_to_serve import WAYS
@@ -32,8 +32,7 @@ def test_the_notebook_becomes_a_page(out: Path) -> None:
         "agent_tokens": [8192],
     }
     result = run_notebook(find_notebook("scale"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about four machines stay open
     numbers = result.provenance["numbers"]
     assert {name for name, one in numbers.items() if one.get("mark") == "measured-cpu"} == {

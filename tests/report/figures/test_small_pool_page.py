@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import small_pool as draw
 from interleave.report.layout import find_notebook
@@ -24,8 +24,7 @@ def test_the_notebook_becomes_a_page_with_any_choice(out: Path) -> None:
         "ample": False,
     }
     result = run_notebook(find_notebook("small_pool"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about reserve and the uniform batch stay open
     assert {"computed_of_owned"} == set(result.provenance["numbers"])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
+from toys.outputs import shown_on
 
 from interleave.report.figures import step_trace as draw
 from interleave.report.layout import find_notebook
@@ -16,8 +17,7 @@ from interleave.report.runner import run_notebook
 def test_the_notebook_becomes_a_page_with_any_choice_of_engines(out: Path) -> None:
     chosen = {"model": "tiny", "rows": [3, 4], "num_requests": 6, "engines": ["continuous", "mixed"]}
     result = run_notebook(find_notebook("step_trace"), overrides=chosen, say=lambda _: None)
-    notebook = nbformat.read(result.path, as_version=4)
-    shown = "".join(str(output) for cell in notebook.cells for output in cell.get("outputs", []))
+    shown = shown_on(result.path)
     assert "not run" in shown  # predictions about engines that were left out stay open
     assert {"worst_gap_ratio", "unaccounted"} == set(result.provenance["numbers"])
     assert "No ceilings were measured" in shown or "both measured on this machine" in shown
