@@ -24,6 +24,19 @@ def test_every_parameter_changes_what_is_recorded(name: str, parameter: str, val
     assert configs(name, **{parameter: value}) != configs(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [("closed_batches", {"chunked", "mixed"}), ("arrival_curves", {"whole", "chunked", "mixed"})],
+)
+def test_another_chunk_budget_measures_only_what_it_moves(name: str, changed: set[str]) -> None:
+    """The engines that a budget does not reach keep their points, and the reference capacity is one for all."""
+    engines = ("paged", *sorted(changed))
+    before, after = configs(name, engines=engines), configs(name, engines=engines, chunk_budget=7)
+    assert {config["engine"] for config in after if config not in before} == changed
+    same = [config for config in after if config in before]
+    assert {"paged"} <= {config["engine"] for config in same} <= {"paged", "chunked"}
+
+
 def test_every_chapter_is_tried() -> None:
     chapters = yaml.safe_load((repo_root() / "book" / "runs.yml").read_text())
     assert {chapter["experiment"] for chapter in chapters} == set(CHOICES)

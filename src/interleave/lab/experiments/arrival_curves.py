@@ -1,8 +1,8 @@
 """Arrival curves: what each engine delivers as requests come faster.
 
 Every engine replays the same traces. Rates are multiples of one reference capacity, the served
-rate of `chunked` with every request waiting from the start; it is the first point, and the others
-read it, so that all of them use one absolute rate per load. Between the measured loads the simulator
+rate of `chunked` at its usual budget with every request waiting from the start; it is the first point,
+and the others read it, so that all of them, at any budget, use one absolute rate per load. Between the measured loads the simulator
 goes on, with a step-time model fitted to a run of each engine that no curve shows. Does not draw.
 """
 
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from interleave.engine.batched import Engine
+from interleave.engine.ladder import ladder_config
 from interleave.engine.records import RequestRecord, RunLog
 from interleave.lab import metrics
 from interleave.lab.choices import CPU_PROFILE, GPU_PROFILE, WorkloadChoices
@@ -117,11 +118,18 @@ MODULES = (
 def points(params: Params) -> list[Point]:
     """The reference capacity, then every engine at every load on every seed's trace, then the simulator."""
     common = params.model_dump(mode="json", exclude={"engines", "loads", "seeds", "near_seeds"})
-    capacity = Point(CAPACITY_LABEL, {**common, "engine": REFERENCE_ENGINE, "seed": 0, "load": None}, seed=0)
+    usual = scaled_chunk_budget(params.scale)
+    reference = {"engine": REFERENCE_ENGINE, "chunk_budget": usual, "seed": 0, "load": None}
+    capacity = Point(CAPACITY_LABEL, {**common, **reference}, seed=0)
+    # None where an engine has no use for it, so that another budget leaves its points as they are.
+    chosen = {
+        engine: ladder_config(engine, chunk_budget=params.chunk_budget or usual).chunk_budget
+        for engine in params.engines
+    }
     loaded = [
         Point(
             f"{engine} at {load:g} x, seed {seed}",
-            {**common, "engine": engine, "seed": seed, "load": load},
+            {**common, "engine": engine, "chunk_budget": chosen[engine], "seed": seed, "load": load},
             seed=seed,
         )
         for load in params.loads
@@ -135,7 +143,11 @@ def points(params: Params) -> list[Point]:
         "fit": {"requests": min(params.num_requests, FIT_REQUESTS), "seed": FIT_SEED},
     }
     simulated = [
-        Point(f"simulated {engine}", {**common, **between, "engine": engine}, seed=FIT_SEED)
+        Point(
+            f"simulated {engine}",
+            {**common, **between, "engine": engine, "chunk_budget": chosen[engine]},
+            seed=FIT_SEED,
+        )
         for engine in params.engines
     ]
     return [capacity, *loaded, *simulated]
@@ -199,7 +211,7 @@ def _trace(config: Mapping[str, Any], rate: float | None, seed: int, num_request
 def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "max_rows": config["max_rows"],
-        "chunk_budget": config["chunk_budget"] or scaled_chunk_budget(config["scale"]),
+        "chunk_budget": config["chunk_budget"],
         "block_tokens": scaled_block_tokens(config["scale"]),
     }
 

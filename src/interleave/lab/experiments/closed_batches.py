@@ -20,6 +20,7 @@ import torch
 from pydantic import Field, model_validator
 
 from interleave.engine.build import build_engine
+from interleave.engine.ladder import ladder_config
 from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
@@ -136,11 +137,13 @@ def points(params: Params) -> list[Point]:
 
 def _point(params: Params, batch: str, rows: int, engine: str, alone: bool) -> Point:
     config = params.model_dump(mode="json", exclude={"batches", "engines", "warmup_runs", "recorded_runs"})
+    chunk_budget = params.chunk_budget or scaled_chunk_budget(params.scale)
     config |= {
         "batch": batch,
         "rows": rows,
         "engine": engine,
-        "chunk_budget": params.chunk_budget or scaled_chunk_budget(params.scale),
+        # None where the engine has no use for it, so that another budget leaves its point as it is.
+        "chunk_budget": ladder_config(engine, chunk_budget=chunk_budget).chunk_budget,
         "warmup_runs": 0 if alone else params.warmup_runs,
         "recorded_runs": 1 if alone else params.recorded_runs,
     }
