@@ -40,6 +40,7 @@ def arrivals(engines: dict[str, float] = ENGINES) -> list[dict[str, Any]]:
             "run_gap_p50_s": 0.02,
             "run_worst_gap_s": 0.05 * share,
             "ttft_s": prompt / 100 / share,
+            "tpot_s": 0.03 / share,
             "queue_wait_s": 0.0,
             "prompt_tokens": prompt,
         }
@@ -81,6 +82,9 @@ def test_arrivals_are_told_as_times_and_comparisons() -> None:
     assert told["stall_change_mixed"] == "about the same"
     assert told["ttft_long_change_whole"] == "2.0 times longer"
     assert told["served_high_chunked"] == "2.00 requests/s"
+    assert (told["usual_tpot_chunked"], told["usual_tpot_whole"]) == ("30 ms", "15 ms")
+    assert told["usual_tpot_change_whole"] == "2.0 times longer"
+    assert told["usual_ttft_chunked"] == "2.6 s"  # the median of 0.16 and 5.12
 
 
 def test_batches_are_told_as_times_and_comparisons() -> None:

@@ -32,8 +32,8 @@ def validate(
 ) -> None:
     """Hold the simulator to this machine's engine: step times, and whole runs on held-out traces.
 
-    Serves a closed and an open trace to fit, then other traces at several loads, each several times:
-    an error is read beside the engine's own spread.
+    Serves a closed batch, and at each load one trace to fit and another several times to judge: an error is
+    read beside the engine's own spread.
 
     \b
     Example:

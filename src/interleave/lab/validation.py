@@ -1,7 +1,7 @@
 """Simulator against engine: step times, and whole runs beside the spread of repeated ones.
 
-Measures on this machine: a closed batch and an open trace to fit, other traces to judge. Each judged
-trace is served several times, so that a difference can be read beside what the engine differs from
+Measures on this machine: a closed batch and an open trace at every load to fit, other traces to judge. Each
+judged trace is served several times, so that a difference can be read beside what the engine differs from
 itself by. Imports the engines (and torch) only when it runs.
 """
 
@@ -104,27 +104,35 @@ def engine_server(plan: Plan, model: Any) -> Serve:
 
 
 def validate(plan: Plan, serve: Serve, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Fit on two traces, judge on others. Returns the document, JSON-able."""
+    """Fit on one draw, judge on another. Returns the document, JSON-able.
+
+    Steps to fit are taken at every load, right before the runs that they judge: a step after a rest costs
+    more than one in a row of others, and neighbours come and go. No count of a plan tells either.
+    """
     say("saturated run: reference capacity, and steps to fit")
-    closed_trace = plan.trace(FIT_SEED, None)
-    closed = serve(closed_trace)
+    closed = serve(plan.trace(FIT_SEED, None))
     capacity = metrics.served_rate(closed)
     assert capacity is not None
-    say(f"capacity {capacity:.3f} requests/s; an open run to fit")
-    opened = serve(plan.trace(FIT_SEED, 0.6 * capacity))
-    fitted = [*_steps(plan, closed), *_steps(plan, opened)]
-    fits = fit_steps(fitted)
-    model = min(fits.values(), key=lambda fit: fit.rms).model
-    held: list[TimedStep] = []
-    runs = []
+    say(f"capacity {capacity:.3f} requests/s")
+    fitted, held = _steps(plan, closed), list[TimedStep]()
+    served: list[tuple[float, list[RunLog]]] = []
     for load in plan.loads:
+        say(f"load {load:g}, a run to fit")
+        fitted += _steps(plan, serve(plan.trace(FIT_SEED, load * capacity)))
         trace = plan.trace(HELD_OUT_SEED, load * capacity)
-        logs = []
+        logs: list[RunLog] = []
         for repeat in range(plan.repeats):
             say(f"load {load:g}, run {repeat + 1} of {plan.repeats}")
             logs.append(serve(trace))
             held += _steps(plan, logs[-1])
-        runs.append({"load": load, "rate": load * capacity, "measures": end_to_end(plan, trace, model, logs)})
+        served.append((load, logs))
+    fits = fit_steps(fitted)
+    model = min(fits.values(), key=lambda fit: fit.rms).model
+    runs = []
+    for load, logs in served:
+        rate = load * capacity
+        measures = end_to_end(plan, plan.trace(HELD_OUT_SEED, rate), model, logs)
+        runs.append({"load": load, "rate": rate, "measures": measures})
     return {
         "engine": plan.engine,
         "scale": plan.scale,

@@ -60,7 +60,7 @@ def page_points(page: Page, root: Path) -> pd.DataFrame | None:
 
 
 def arrival_headlines(rows: pd.DataFrame) -> Headlines:
-    """Stalls and first tokens of long prompts below capacity, served rates at the ends of the curves."""
+    """Stalls, first tokens of long prompts and the median request below capacity, rates at the curves' ends."""
     table = arrivals.curves(rows)
     loads = sorted(table["load"].unique())
     low, high = loads[0], loads[-1]
@@ -77,6 +77,9 @@ def arrival_headlines(rows: pd.DataFrame) -> Headlines:
     firsts = {engine: float(classes.loc[longest, engine]) for engine in classes.columns}
     texts |= told("stall", stalls, duration, "shorter", "longer")
     texts |= told("served_high", rates, lambda rate: f"{spoken(rate, 3)} requests/s", "less", "more")
+    for name in ("tpot", "ttft"):
+        usual = {engine: arrivals.at(table, engine, near, f"{name}_s") for engine in engines}
+        texts |= told(f"usual_{name}", usual, duration, "shorter", "longer")
     return Headlines(settings, texts | told("ttft_long", firsts, duration, "shorter", "longer"))
 
 

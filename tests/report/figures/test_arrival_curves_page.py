@@ -35,7 +35,10 @@ def runs(kind: str, engine: str, load: float | None, seed: int, rate: float) -> 
     facts |= {"run_served_rate": rate, "run_gap_p50_s": rate, "run_worst_gap_s": rate}
     if kind == "simulated":
         return [{**facts, "ttft_s": rate, "queue_wait_s": rate}]
-    return [{**facts, "ttft_s": rate * share, "queue_wait_s": rate} for share in (0.5, 1.0, 9.0)]
+    return [
+        {**facts, "ttft_s": rate * share, "queue_wait_s": rate, "tpot_s": rate * share}
+        for share in (0.5, 1.0, 9.0)
+    ]
 
 
 def points() -> pd.DataFrame:
@@ -70,6 +73,8 @@ def test_a_figure_marks_what_was_measured_and_draws_a_line_for_the_rest() -> Non
     markers, line = (list(map(float, each.get_xdata())) for each in (served.lines[0], served.lines[-1]))
     assert markers == [0.5, 0.8]
     assert line == [0.5, 0.65, 0.8]
+    per_token = figure.axes[3]  # of which no simulated run keeps anything
+    assert [len(each.get_xdata()) for each in per_token.lines] == [2, 2, 2]  # markers and the ends of their bars
 
 
 def test_the_simulator_goes_on_between_the_measured_loads() -> None:

@@ -88,7 +88,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {
         **CPU_PROFILE,
-        "loads": (0.3, 0.6, 0.85, 1.2),
+        "loads": (0.5, 0.7, 0.85, 1.2),  # a trace lasts as long as its load is low; below, nobody waits
         "num_requests": 100,
         "near_seeds": (1, 2),
         "max_rows": 32,

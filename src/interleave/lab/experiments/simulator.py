@@ -64,7 +64,7 @@ class Params(WorkloadChoices):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {**CPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "max_rows": 32, "num_requests": 60, "repeats": 3},
+    "cpu": {**CPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "max_rows": 32, "num_requests": 40, "repeats": 3},
     "gpu": {**GPU_PROFILE, "loads": (0.3, 0.6, 0.85, 1.2), "max_rows": 32, "num_requests": 200, "repeats": 3},
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
@@ -92,7 +92,7 @@ def points(params: Params) -> list[Point]:
 def estimate_s(params: Params) -> list[float]:
     """Seconds per point on two CPU cores (or a GPU)."""
     per_request = 8.0 / params.scale if params.device == "cpu" else 0.3
-    runs = 2 + len(params.loads) * params.repeats
+    runs = 1 + len(params.loads) * (1 + params.repeats)
     return [
         6.0,
         3.0,

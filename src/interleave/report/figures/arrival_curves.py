@@ -15,6 +15,7 @@ from interleave.report.figures.floors import reached
 from interleave.report.figures.style import LOOKS, label_ends, panels, plain_log
 
 QUANTITIES = ("served_rate", "ttft_s", "queue_wait_s", "gap_p50_s", "worst_gap_s")
+MEASURED = (*QUANTITIES, "tpot_s")
 
 
 def measured(rows: pd.DataFrame) -> pd.DataFrame:
@@ -30,14 +31,14 @@ def reference_capacity(rows: pd.DataFrame) -> float:
 def curves(rows: pd.DataFrame) -> pd.DataFrame:
     """The curves: one line per engine and load, each quantity's median over seeds, `_low` and `_high`.
 
-    Quantities: served rate, median TTFT, median queue wait, median and worst gap.
+    Quantities: served rate, median TTFT, median queue wait, median and worst gap, median TPOT.
     """
     loaded = measured(rows)
     if (loaded["rate"] / loaded["load"]).round(9).nunique() > 1:
         raise ValueError(
             "these points were paced by different reference capacities: measure again with --force"
         )
-    grouped = measured_runs(rows).groupby(["engine", "load"])[["rate", *QUANTITIES]]
+    grouped = measured_runs(rows).groupby(["engine", "load"])[["rate", *MEASURED]]
     low, high = grouped.min().add_suffix("_low"), grouped.max().add_suffix("_high")
     return pd.concat([grouped.median(), low, high], axis=1).reset_index()
 
@@ -54,6 +55,7 @@ def measured_runs(rows: pd.DataFrame) -> pd.DataFrame:
             queue_wait_s=("queue_wait_s", "median"),
             gap_p50_s=("run_gap_p50_s", "first"),
             worst_gap_s=("run_worst_gap_s", "first"),
+            tpot_s=("tpot_s", "median"),
         )
     )
 
@@ -97,19 +99,21 @@ def seed_counts(rows: pd.DataFrame) -> str:
 
 
 def arrival_figure(table: pd.DataFrame, between: pd.DataFrame) -> Figure:
-    """Three panels over load: served rate, median TTFT, worst gap of an already decoding request.
+    """Four panels over load: served rate, median TTFT, worst gap of an already decoding request, median TPOT.
 
     table: `curves`, drawn as markers with the range over seeds as a bar. between: `simulated_runs`, drawn
-    as lines of medians over seeds.
+    as lines of medians over seeds, for the quantities that it holds.
     """
-    figure, axes = panels(3, 1, height_in=2.6)
+    figure, axes = panels(4, 1, height_in=2.6)
     _panel(axes[0], table, between, "served_rate", "served rate (requests/s)", log=False)
     _panel(axes[1], table, between, "ttft_s", "median TTFT (s)", log=True)
     _panel(axes[2], table, between, "worst_gap_s", "worst gap (s)", log=True)
+    _panel(axes[3], table, between, "tpot_s", "median TPOT (s)", log=True)
     axes[0].set_title("Served rate")
     axes[1].set_title("Time to first token, from the due time")
     axes[2].set_title("Longest wait between two tokens of a decoding request")
-    axes[2].set_xlabel("arrival rate (multiples of the reference capacity)")
+    axes[3].set_title("Time per output token of the median request, measured only")
+    axes[3].set_xlabel("arrival rate (multiples of the reference capacity)")
     return figure
 
 
@@ -131,8 +135,9 @@ def _panel(
             linestyle="none",
             capsize=3,
         )
-        line = between[between["engine"] == engine].groupby("load")[quantity].median()
-        axis.plot(line.index, line, color=look.color, linestyle=look.line, lw=1.3)
+        if quantity in between:
+            line = between[between["engine"] == engine].groupby("load")[quantity].median()
+            axis.plot(line.index, line, color=look.color, linestyle=look.line, lw=1.3)
         ends.append((str(engine), float(points["load"].iloc[-1]), float(middle.iloc[-1])))
     if log:
         plain_log(axis)
