@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from toys import counting
 
@@ -155,6 +156,16 @@ def test_a_number_keeps_the_range_of_its_repeats(monkeypatch: pytest.MonkeyPatch
     first, second = (one["number"] for one in shown)
     assert {name: first[name] for name in ("low", "high", "digits")} == {"low": 1.0, "high": 4.0, "digits": 3}
     assert "low" not in second
+
+
+def test_a_table_is_shown_with_its_caption(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(notebook, "display", lambda thing, **_: shown.append(thing.data))
+    toy().table(pd.DataFrame({"n": [1.234]}), digits=2, caption="What `toy` counts.")
+    toy().table(pd.DataFrame({"n": [1.234]}))
+    assert shown[0].startswith("<table><caption>What <code>toy</code> counts.</caption>")
+    assert "<td>1.2</td>" in shown[0]
+    assert "caption" not in shown[1]
 
 
 def test_a_figure_needs_its_texts() -> None:

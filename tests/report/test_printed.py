@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from interleave.report.marks import Value, badge_html
-from interleave.report.printed import spoken, table_html
+from interleave.report.printed import marked, spoken, table_html
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,19 @@ def test_a_value_has_its_mark_beside_it() -> None:
     frame = pd.DataFrame({"found": [Value("1.5 s", "simulated", "x"), Value("<3", None, "y")]})
     assert f"<td>1.5 s&nbsp;{badge_html('simulated')}</td>" in table_html(frame)
     assert "<td>&lt;3</td>" in table_html(frame)
+
+
+def test_a_caption_says_what_a_table_holds() -> None:
+    html = table_html(pd.DataFrame({"n": [1]}), caption="Below 3 < 4, under `paged` and `mixed`.")
+    assert html.startswith(
+        "<table><caption>Below 3 &lt; 4, under <code>paged</code> and <code>mixed</code>.</caption><thead>"
+    )
+    assert "<caption>" not in table_html(pd.DataFrame({"n": [1]}))
+
+
+def test_a_column_from_elsewhere_is_marked_number_by_number() -> None:
+    one, missing = marked([1234.56, float("nan")], "simulated", "x")
+    assert (one.text, one.mark, missing.text) == ("1,230", "simulated", "–")
 
 
 def test_a_table_fits_a_page() -> None:

@@ -55,6 +55,15 @@ def test_our_classes_and_what_cells_hold_stay() -> None:
     assert "<thead>" not in html
 
 
+def test_a_caption_stays_above_the_head() -> None:
+    formats = {"rate [1/s]": "{:.2f}".format, "wait [s]": "{:,}".format}
+    plain = FRAME.to_html(index=False, formatters=formats, na_rep="–")
+    html = tidy_tables(
+        plain.replace("<thead>", '<caption class="x">Under <code>paged</code></caption><thead>')
+    )
+    assert html == TIDY.replace("<thead>", "<caption>Under <code>paged</code></caption>\n<thead>")
+
+
 def test_spanning_cells_keep_their_spans() -> None:
     html = tidy_tables('<table><tr><th colspan="2">both</th></tr><tr><td>1</td><td>2</td></tr></table>')
     assert '<th colspan="2">both</th>' in html

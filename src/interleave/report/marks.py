@@ -39,6 +39,11 @@ def find_mark(name: str) -> Mark:
     raise ValueError(nearest("mark", name, MARKS))
 
 
+def measured_on(device: str) -> str:
+    """The mark of what was measured on a device of torch."""
+    return "measured-gpu" if device == "cuda" else "measured-cpu"
+
+
 def badge_html(name: str) -> str:
     """The badge as one HTML element, for tables and cell outputs."""
     mark = find_mark(name)

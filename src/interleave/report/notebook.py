@@ -143,9 +143,12 @@ class NotebookRun:
         )
         display({"text/markdown": caption}, raw=True, metadata={"interleave": {"role": CAPTION_ROLE}})
 
-    def table(self, frame: pd.DataFrame, digits: int = 3) -> None:
-        """Show a frame's columns (units in their names, six at most); floats to `digits` digits."""
-        display(HTML(table_html(frame, digits)))
+    def table(self, frame: pd.DataFrame, digits: int = 3, caption: str | None = None) -> None:
+        """Show a frame's columns (units in their names, six at most); floats to `digits` digits.
+
+        caption: what it holds, for a table that does not say so itself; words in backquotes become code.
+        """
+        display(HTML(table_html(frame, digits, caption)))
 
     def glue(
         self,

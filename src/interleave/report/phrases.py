@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from interleave.report.printed import spoken
 
+ALIKE = "about the same"
 SAME = 0.02  # differences below this share are within what repeated runs show
 
 
@@ -16,7 +17,7 @@ def compared(value: float, base: float, less: str = "less", more: str = "more") 
         raise ValueError(f"only positive numbers can be compared as shares: {value!r} with {base!r}")
     word, ratio = (less, base / value) if value < base else (more, value / base)
     if ratio < 1 + SAME:
-        return "about the same"
+        return ALIKE
     if ratio >= 2:
         return f"{spoken(ratio, 2)} times {word}"
     share = 1 - 1 / ratio if word == less else ratio - 1

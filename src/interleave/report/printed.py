@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +27,16 @@ def spoken(value: float | str, digits: int = 2) -> str:
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
-def table_html(frame: pd.DataFrame, digits: int = 3) -> str:
+def marked(numbers: Iterable[float], mark: str, source: str) -> list[Value]:
+    """A column whose numbers come from elsewhere than the page's, three digits each, with their mark."""
+    return [Value(MISSING if math.isnan(one) else spoken(float(one), 3), mark, source) for one in numbers]
+
+
+def table_html(frame: pd.DataFrame, digits: int = 3, caption: str | None = None) -> str:
     """The frame's columns in order, without its index; floats to `digits` significant digits.
 
-    A missing value is a dash; a `Value` has its mark beside it. The book aligns the columns. Raises ValueError for
-    more columns than a page holds.
+    A missing value is a dash; a `Value` has its mark beside it. caption: what the table holds, words in backquotes
+    as code. The book aligns the columns. Raises ValueError for more columns than a page holds.
     """
     if len(frame.columns) > MAX_COLUMNS:
         raise ValueError(f"a table of {len(frame.columns)} columns; at most {MAX_COLUMNS} fit a page")
@@ -38,7 +45,12 @@ def table_html(frame: pd.DataFrame, digits: int = 3) -> str:
         f"<tr>{''.join(f'<td>{_cell(value, digits)}</td>' for value in row)}</tr>"
         for row in frame.itertuples(index=False)
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    said = "" if caption is None else f"<caption>{_with_code(caption)}</caption>"
+    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _with_code(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
 def _cell(value: Any, digits: int) -> str:

@@ -14,6 +14,7 @@ TABLE = re.compile(r"(?:<style\b[^>]*>[^<]*</style>\s*)?<table\b([^>]*)>(.*?)</t
 ROW = re.compile(r"<tr\b[^>]*>(.*?)</tr>", re.S | re.I)
 CELL = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.S | re.I)
 HEAD = re.compile(r"<thead\b.*?</thead>", re.S | re.I)
+CAPTION = re.compile(r"<caption\b[^>]*>(.*?)</caption>", re.S | re.I)
 CLASS = re.compile(r"\bclass=\"([^\"]*)\"")
 SPAN = re.compile(r"\b(?:col|row)span=\"\d+\"")
 # A number with an optional sign, thousands separators, a short unit or a mark behind it; or a dash for none.
@@ -41,8 +42,9 @@ def tidy_tables(html: str) -> str:
 
 
 def tidy(attributes: str, body: str) -> str:
-    """One table: the classes of ours that it had (`il-...`), the theme's, and right-aligned number columns."""
-    head = HEAD.search(body)
+    """One table: its caption, the classes of ours that it had (`il-...`), the theme's, and right-aligned number
+    columns."""
+    head, caption = HEAD.search(body), CAPTION.search(body)
     head_rows = rows_of(head[0]) if head else []
     body_rows = rows_of(HEAD.sub("", body))
     named = CLASS.search(attributes)
@@ -56,6 +58,7 @@ def tidy(attributes: str, body: str) -> str:
         if all(row[column].is_number for row in body_rows if column < len(row))
     }
     lines = [f'<div class="pst-scrollable-table-container"><table class="{" ".join(["table", *ours])}">']
+    lines += [f"<caption>{caption[1].strip()}</caption>"] if caption else []
     lines += ["<thead>", *[row_html(row, numeric) for row in head_rows], "</thead>"] if head_rows else []
     lines += ["<tbody>", *[row_html(row, numeric) for row in body_rows], "</tbody>"]
     return "\n".join([*lines, "</table></div>"])
