@@ -1,4 +1,4 @@
-"""The step timeline on a few steps written by hand: lanes, stalls, the prompt in the spotlight."""
+"""The step timeline on a few steps written by hand: lanes, spikes, the prompt in the spotlight."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from interleave.report.timeline import (
     picture,
     seen,
     simulated_timeline,
+    spikes_of,
     spotlight,
-    stalls_of,
 )
 
 
@@ -49,21 +49,22 @@ def test_a_lane_is_taken_again_once_its_request_has_ended() -> None:
     assert lanes_of(CHUNKED) == {0: 0, 1: 1, 2: 2, 3: 1}
 
 
-def test_a_stall_is_a_gap_of_more_than_three_usual_ones() -> None:
-    (stall,) = stalls_of(WHOLE)
-    assert (stall.request, stall.start_s, stall.end_s, stall.gap_s) == (0, 5.0, 14.0, 10.0)
-    assert stalls_of(CHUNKED) == []
+def test_a_spike_is_a_gap_of_more_than_three_median_ones() -> None:
+    (spike,) = spikes_of(WHOLE)
+    assert (spike.request, spike.start_s, spike.end_s, spike.gap_s) == (0, 5.0, 14.0, 10.0)
+    assert spikes_of(CHUNKED) == []
 
 
 def test_the_spotlight_is_on_the_prompt_that_keeps_others_waiting() -> None:
     assert spotlight(LINE) == 2
     view = seen(LINE, "whole", 2)
     assert (view.origin_s, view.first_token_s, view.worst_gap_s, view.others) == (4.5, 9.5, 10.0, 1)
+    assert view.median_gap_s == 1.0
     cut = seen(LINE, "chunked", 2)
     assert (cut.first_token_s, cut.worst_gap_s, cut.others, cut.largest) == (6.5, 2.0, 2, 30)
 
 
-def test_a_trace_that_stalls_nobody_has_no_spotlight() -> None:
+def test_a_trace_without_a_spike_has_no_spotlight() -> None:
     line = Timeline(LINE.prompt_tokens, LINE.due_s, {"whole": CHUNKED}, "simulated", "by hand")
     assert spotlight(line) is None
     assert timeline_drawing(line) is None
@@ -111,6 +112,9 @@ def test_measured_step_traces_give_the_same_picture() -> None:
     drawing = timeline_drawing(line)
     assert drawing is not None
     assert drawing.experiment == "step_trace"
+    assert "nobody waits longer than 2.0 s, 2.0 times the median gap, and" in drawing.caption
+    ratio = drawing.values["timeline.gap_ratio_whole"]
+    assert (ratio.text, ratio.mark) == ("10 times", "measured-cpu")
     assert "red hatching in 1 other row, " in drawing.alt
     assert (
         "chunked: 3 short blue bars, one after another, while orange bars go on in 2 other rows."
@@ -127,7 +131,7 @@ def test_the_committed_one_tells_the_story() -> None:
     views = {policy: seen(line, policy, star) for policy in line.runs}
     assert views["whole"].worst_gap_s > 3 * views["chunked"].worst_gap_s
     assert views["whole"].first_token_s < views["chunked"].first_token_s
-    assert stalls_of(line.runs["chunked"]) == stalls_of(line.runs["mixed"]) == []
+    assert spikes_of(line.runs["chunked"]) == spikes_of(line.runs["mixed"]) == []
     document = read_timeline(ROOT / line.source)
     assert simulated_timeline(document, line.source) == line
     drawing = timeline_drawing(line)

@@ -97,6 +97,8 @@ def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
         "simulated" if line.mark == "simulated" else "measured": "",  # for conditions only
     }
     values = {f"timeline.{name}": Value(text, None, line.source) for name, text in exact.items()}
+    values |= {f"timeline.gap_ratio_{policy}": Value(gap_ratio(view), line.mark, line.source)
+               for policy, view in views.items()}  # fmt: skip
     caption, table = timeline_caption(drawn, views), timeline_table(views, line.mark)
     return Drawing(
         "timeline",
@@ -109,6 +111,11 @@ def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
         {"timeline": table},
         None if line.mark == "simulated" else STEP_TRACE,
     )
+
+
+def gap_ratio(view: timeline.Seen) -> str:
+    """How far the longest gap beside the prompt is from the median gap of the run."""
+    return f"{spoken(view.worst_gap_s / view.median_gap_s)} times"
 
 
 def timeline_alt(drawn: dict[str, Any], views: dict[str, timeline.Seen]) -> str:
@@ -138,7 +145,7 @@ def timeline_caption(drawn: dict[str, Any], views: dict[str, timeline.Seen]) -> 
         f"A prompt of {drawn['prompt_tokens']:,} tokens {'arrives' if drawn['arrives'] else 'begins'} while "
         f"{whole.others} answers are being written. In one piece it stops them for up to "
         f"{duration(whole.worst_gap_s)}; in chunks of at most {chunked.largest:,} tokens nobody waits longer than "
-        f"{duration(chunked.worst_gap_s)}, and the prompt's own first token comes after "
+        f"{duration(chunked.worst_gap_s)}, {gap_ratio(chunked)} the median gap, and the prompt's own first token comes after "
         f"{duration(chunked.first_token_s)} instead of {duration(whole.first_token_s)}."
     )
 

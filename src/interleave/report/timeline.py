@@ -1,4 +1,4 @@
-"""The step timeline as a page shows it: rows of the engine, the pieces in them, and who stalls meanwhile.
+"""The step timeline as a page shows it: rows of the engine, the pieces in them, and who stands still meanwhile.
 
 From a simulated timeline or from the stored points of the step traces; both end as the same few lists, in
 which every policy counts time from the same event: one long prompt. Draws nothing.
@@ -29,8 +29,9 @@ class Step(NamedTuple):
     decodes: Sequence[int]
 
 
-class Stall(NamedTuple):
-    """A request waits for its next token for more than SPIKE_FACTOR usual gaps."""
+class Spike(NamedTuple):
+    """A gap above SPIKE_FACTOR times the median one. start_s, end_s: the part of it in which the request stands
+    still, until the step that gives the next token begins; nothing where that is the very next step."""
 
     request: int
     start_s: float
@@ -111,40 +112,46 @@ def token_times(steps: Sequence[Step]) -> dict[int, list[tuple[float, float]]]:
     return times
 
 
-def stalls_of(steps: Sequence[Step]) -> list[Stall]:
-    """Gaps above SPIKE_FACTOR times the median one, drawn from a token's step to the next one's."""
-    gaps = [
-        Stall(request, one[1], other[0], other[1] - one[1])
+def gaps_of(steps: Sequence[Step]) -> list[Spike]:
+    """Every gap, whether it is a spike or not."""
+    return [
+        Spike(request, one[1], other[0], other[1] - one[1])
         for request, times in token_times(steps).items()
         for one, other in pairwise(times)
     ]
-    usual = median(gap.gap_s for gap in gaps)
-    return [gap for gap in gaps if gap.gap_s > SPIKE_FACTOR * usual]
+
+
+def spikes_of(steps: Sequence[Step]) -> list[Spike]:
+    gaps = gaps_of(steps)
+    baseline = median(gap.gap_s for gap in gaps)
+    return [gap for gap in gaps if gap.gap_s > SPIKE_FACTOR * baseline]
 
 
 def spotlight(timeline: Timeline) -> int | None:
     """The request whose prompt, in one piece, keeps others waiting longest (seconds times rows), of those that
     are computed as soon as they are due. None where no prompt keeps anybody waiting."""
     steps = timeline.runs["whole"]
-    stalls = stalls_of(steps)
+    spikes = spikes_of(steps)
     costs: dict[int, float] = {}
     for before, step in pairwise(steps):
         if not step.chunks:
             continue
         request = max(step.chunks, key=lambda chunk: chunk[1])[0]
         if timeline.due_s is None or timeline.due_s[request] >= before.start_s:
-            waiting = sum(stall.start_s <= step.start_s < stall.end_s for stall in stalls)
+            waiting = sum(spike.start_s <= step.start_s < spike.end_s for spike in spikes)
             costs[request] = waiting * (step.end_s - step.start_s)
     return max(costs, key=lambda request: costs[request]) if any(costs.values()) else None
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one policy does with the prompt in the spotlight: times from when it is due, or first computed."""
+    """What one policy does with the prompt in the spotlight: times from when it is due, or first computed.
+    median_gap_s: of all gaps of the run."""
 
     origin_s: float
     first_token_s: float
     worst_gap_s: float
+    median_gap_s: float
     others: int
     largest: int
 
@@ -163,6 +170,7 @@ def seen(timeline: Timeline, policy: str, request: int) -> Seen:
         origin,
         own[-1].end_s - origin,
         max(gaps.values(), default=0.0),
+        median(gap.gap_s for gap in gaps_of(steps)),
         len(gaps),
         max(dict(step.chunks)[request] for step in own),
     )
@@ -170,7 +178,8 @@ def seen(timeline: Timeline, policy: str, request: int) -> Seen:
 
 def picture(timeline: Timeline, star: int) -> dict[str, Any]:
     """What the page draws of the prompt of request `star`. Times are milliseconds from the event; a step's pieces are [row, request, tokens]
-    and its decodes [row, request]; a stall is [row, request, start, end, gap]."""
+    and its decodes [row, request]; under `stalls`, as the page's script calls them, the spikes in which somebody
+    stands still: [row, request, start, end, gap]."""
     views = {policy: seen(timeline, policy, star) for policy in timeline.runs}
     widest = max(view.first_token_s for view in views.values())
     return {
@@ -201,7 +210,7 @@ def _drawn(steps: Sequence[Step], origin_s: float) -> dict[str, Any]:
         ],
         "stalls": [
             [lanes[s.request], s.request, _ms(s.start_s - origin_s), _ms(s.end_s - origin_s), _ms(s.gap_s)]
-            for s in stalls_of(steps)
+            for s in spikes_of(steps)
         ],
     }
 

@@ -10,6 +10,7 @@ import pytest
 from toys.outputs import shown_on
 
 from interleave.report.figures import step_trace as draw
+from interleave.report.figures import step_trace_tables as tables
 from interleave.report.layout import find_notebook
 from interleave.report.runner import run_notebook
 
@@ -60,17 +61,57 @@ def points(**gaps_s: list[float]) -> pd.DataFrame:
 
 
 def test_attribution_says_what_no_part_accounts_for() -> None:
-    (line,) = draw.attribution(points(chunked=[1.0])).to_dict("records")
+    (line,) = tables.attribution(points(chunked=[1.0])).to_dict("records")
     assert (line["wall_s"], line["prefill_s"], line["steps"], line["forwards"]) == (10.0, 6.0, 2, 4)
     assert line["unaccounted"] == pytest.approx(0.1)
 
 
-def test_a_spike_is_more_than_three_usual_gaps_of_its_own_run() -> None:
+def test_a_spike_is_more_than_three_median_gaps_of_its_own_run() -> None:
     both = points(chunked=[1.0, 1.0, 1.0, 3.0, 3.1], whole=[2.0, 2.0, 3.1])
     assert list(draw.spikes(both)["gap_s"]) == [3.1]
-    lines = draw.gap_table(both, 8).set_index("engine")
-    assert list(lines.loc["chunked"]) == [5, 1000, 3100, 1, pytest.approx(100 * 3.1 / 9.1)]
-    assert list(lines["spikes"]) == [1, 0]
+    lines = tables.gap_table(both, 8).set_index("engine")
+    assert list(lines.columns[-2:]) == ["spikes (above 3 median gaps)", "time in spikes [%]"]
+    assert list(lines.loc["chunked"]) == [1000, 3100, 100, 1, pytest.approx(100 * 3.1 / 9.1)]
+    assert list(lines[tables.SPIKES]) == [1, 0]
+
+
+def test_gaps_with_prefill_are_told_from_the_others() -> None:
+    """A step of 4 s with prefill from 0 s, one of 3 s without from 6 s."""
+    rows = points(chunked=[1.0, 2.5, 8.0], whole=[2.5, 2.5])
+    rows.loc[rows["kind"] == "gap", "step"] = [0, 1, 1, 1, 1]  # the gap of 8 s begins before the first step
+    found = tables.beside_prefill(rows)
+    assert list(found["prefill"]) == [True, False, True, False, False]
+    shares = tables.gap_table(rows, 8).set_index("engine")[tables.WITH_PREFILL]
+    assert dict(shares) == {"chunked": pytest.approx(200 / 3), "whole": 0}
+
+
+def test_the_caption_says_where_the_median_gap_itself_holds_prefill() -> None:
+    rows = points(chunked=[1.0, 1.0], whole=[2.5, 2.5, 2.5])
+    rows.loc[rows["kind"] == "gap", "step"] = [0, 0, 1, 1, 1]
+    said = tables.gap_caption(rows, 8)
+    assert said.startswith("8 rows: the 2 to 3 gaps of")
+    assert "A spike is a gap above 3 median gaps of its run." in said
+    assert "Under `chunked` most gaps hold prefill" in said
+    rows.loc[rows["kind"] == "gap", "step"] = 1
+    assert "most gaps hold prefill" not in tables.gap_caption(rows, 8)
+
+
+def test_spikes_are_drawn_over_the_bars() -> None:
+    """A gap of 8 s that ends with the second step, beside a bar in each step."""
+    rows = points(chunked=[1.0, 1.0, 8.0])
+    rows.loc[rows["kind"] == "gap", "step"] = [0, 0, 1]
+    pieces = [
+        {"kind": "piece", "engine": "chunked", "rows": 8, "step": step, "request": "r", "tokens": 1, "phase": "decode"}
+        for step in (0, 1)
+    ]  # fmt: skip
+    figure = draw.timeline_figure(
+        pd.concat([rows, pd.DataFrame(pieces)], ignore_index=True), 8, ["chunked"], 1
+    )
+    (axis,) = figure.axes
+    (spike,) = axis.get_lines()
+    assert list(spike.get_xdata()) == [1.0, 9.0]
+    assert spike.get_zorder() > max(bar.get_zorder() for bar in axis.patches)
+    assert figure.legends[0].get_texts()[-1].get_text() == "spike: a gap above 3 median gaps"
 
 
 def test_rows_that_ended_are_drawn_where_there_are_any() -> None:
@@ -109,7 +150,7 @@ def test_strips_and_bars_keep_their_distance_however_many_engines_ran() -> None:
     many = points(**{engine: [1.0, 2.0] for engine in BATCHED})
     for height in (
         lambda rows: draw.gap_figure(rows).get_figheight(),
-        lambda rows: draw.attribution_figure(draw.attribution(rows)).get_figheight(),
+        lambda rows: draw.attribution_figure(tables.attribution(rows)).get_figheight(),
     ):
         assert height(many) / len(BATCHED) > 0.4
         assert height(few) > 2
@@ -124,7 +165,7 @@ def test_the_worst_gaps_are_those_of_engines_that_left_any() -> None:
 
 
 def test_steps_with_and_without_prefill_are_told_apart() -> None:
-    (line,) = draw.step_table(points(chunked=[1.0]), 8).to_dict("records")
+    (line,) = tables.step_table(points(chunked=[1.0]), 8).to_dict("records")
     assert (line["steps"], line["with prefill [%]"]) == (2, 50)
     assert (line["median with [ms]"], line["median without [ms]"], line["longest [ms]"]) == (4000, 3000, 4000)
 
@@ -134,14 +175,14 @@ def test_the_possible_is_told_apart_by_what_a_step_carries() -> None:
     floors = rows["kind"].map({"run": 5.0}).astype(float)
     floors[rows["kind"] == "step"] = rows["prefill_tokens"].map({16.0: 3.0, 0.0: 1.5})
     known = rows.assign(floor_s=floors)
-    first, _ = draw.reached_table(known, 8).to_dict("records")
+    first, _ = tables.reached_table(known, 8).to_dict("records")
     assert list(first.values()) == ["chunked", 10.0, 5.0, 50.0, 50.0, 75.0]
-    draw.attribution_figure(draw.attribution(known))  # with a bar for the floor
-    draw.attribution_figure(draw.attribution(rows))
+    draw.attribution_figure(tables.attribution(known))  # with a bar for the floor
+    draw.attribution_figure(tables.attribution(rows))
 
 
 def test_verdicts_say_held_missed_or_not_run() -> None:
-    found = draw.verdicts(points(chunked=[1.0, 2.0], whole=[0.5, 5.0])).set_index("no.")["verdict"]
+    found = tables.verdicts(points(chunked=[1.0, 2.0], whole=[0.5, 5.0])).set_index("no.")["verdict"]
     assert dict(found) == {
         "1": "missed",  # a tenth of the wall time belongs to no part
         "2": "missed",  # the host takes 30%

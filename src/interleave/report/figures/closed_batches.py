@@ -95,7 +95,7 @@ def latency_figure(table: pd.DataFrame, batch: str) -> Figure:
         axis.set_xlabel(label)
     axes[1].set_yticklabels([])
     axes[0].set_title("First tokens")
-    axes[1].set_title("Stalls")
+    axes[1].set_title("Worst gap")
     return figure
 
 

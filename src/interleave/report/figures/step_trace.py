@@ -1,7 +1,7 @@
-"""Figures and tables of the step traces: who ran when, where the time went, who was kept waiting.
+"""Figures of the step traces: who ran when, where the time went, who was kept waiting.
 
 Takes the experiment's rows as one frame, in which `kind` tells runs, steps, pieces and gaps apart;
-measures nothing.
+measures nothing. The tables are in `step_trace_tables`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from interleave.lab.experiments.step_trace import PARTS
 from interleave.lab.metrics import SPIKE_FACTOR
 from interleave.report.figures.engine_rows import PART_LOOKS, engine_rows, fitting_scale
-from interleave.report.figures.floors import REACHED, known, reached
-from interleave.report.figures.graded import verdict
+from interleave.report.figures.floors import known
 from interleave.report.figures.style import LOOKS, panels
 from interleave.report.printed import spoken
 
@@ -26,7 +25,9 @@ PHASE_LOOKS: dict[str, tuple[str, float]] = {  # colour and height
     "held": ("#999999", 0.42),
 }
 PHASE_WORDS = {"held": "ended, still computed"}
-STALL_COLOR = "#D55E00"
+SPIKE_COLOR = "#D55E00"
+ABOVE = f"above {SPIKE_FACTOR:g} median gaps"
+"""What makes a gap a spike."""
 
 
 def of(points: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -35,7 +36,7 @@ def of(points: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def timeline_figure(points: pd.DataFrame, rows: int, engines: list[str], requests: int) -> Figure:
-    """Requests down, time across, a panel per engine: chunks, decodes, and the gaps that are stalls.
+    """Requests down, time across, a panel per engine: chunks, decodes, and over them the gaps that are spikes.
 
     The first `requests` requests, until they have ended under every engine but the slowest, whose title says
     until when it goes on.
@@ -59,7 +60,7 @@ def timeline_figure(points: pd.DataFrame, rows: int, engines: list[str], request
         for phase, (color, _) in PHASE_LOOKS.items()
         if phase in drawn
     ]
-    keys.append(Patch(color=STALL_COLOR, label="stall: no token for three usual gaps"))
+    keys.append(Patch(color=SPIKE_COLOR, label=f"spike: a gap {ABOVE}"))
     figure.legend(handles=keys, loc="outside upper right", ncols=len(keys))
     return figure
 
@@ -89,11 +90,12 @@ def _timeline(axis: Axes, points: pd.DataFrame, requests: int) -> None:
             color=color,
             linewidth=0,
         )
-    stalls = spikes(points).join(steps["end_s"], on="step")
-    for stall in stalls[stalls["request"].isin(places)].itertuples():
-        place = places[stall.request]
+    high = spikes(points).join(steps["end_s"], on="step")
+    for spike in high[high["request"].isin(places)].itertuples():
+        place = places[spike.request]
+        # Above the bars: under engines that chunk, a spike is one long step, with the token at its end.
         axis.plot(
-            [stall.end_s - stall.gap_s, stall.end_s], [place, place], color=STALL_COLOR, lw=1.2, zorder=0.8
+            [spike.end_s - spike.gap_s, spike.end_s], [place, place], color=SPIKE_COLOR, lw=1.6, zorder=3
         )
     axis.set_ylim(requests - 0.4, -0.6)
     axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -102,7 +104,7 @@ def _timeline(axis: Axes, points: pd.DataFrame, requests: int) -> None:
 
 
 def spikes(points: pd.DataFrame) -> pd.DataFrame:
-    """The gaps above three times the median one of their run."""
+    """The gaps above three times the median one of their run, which is the run's baseline."""
     gaps = of(points, "gap")
     usual = gaps.groupby(["engine", "rows"])["gap_s"].transform("median")
     return gaps[gaps["gap_s"] > SPIKE_FACTOR * usual]
@@ -180,125 +182,8 @@ def gap_figure(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def attribution(points: pd.DataFrame) -> pd.DataFrame:
-    """One line per run: wall time, seconds by part, steps, forwards, and what no part accounts for."""
-    runs = of(points, "run").set_index(["engine", "rows"])
-    runs = runs[["wall_s", "floor_s"] if known(runs) else ["wall_s"]]
-    parts = [f"{part}_s" for part in PARTS]
-    grouped = of(points, "step").groupby(["engine", "rows"], sort=False)
-    table = runs.join(grouped[[*parts, "forwards"]].sum()).join(grouped.size().rename("steps"))
-    table["unaccounted"] = 1 - table[parts].sum(axis=1) / table["wall_s"]
-    return table.reset_index()
-
-
-def step_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """What the steps of each engine carried and how long they took."""
-    steps = of(points, "step")
-    steps = steps[steps["rows"] == rows].assign(
-        ms=(steps["end_s"] - steps["start_s"]) * 1e3, carries=steps["prefill_tokens"] > 0
-    )
-    lines = []
-    for engine, own in steps.groupby("engine", sort=False):
-        with_prefill = own[own["carries"]]["ms"]
-        lines.append(
-            {
-                "engine": engine,
-                "steps": len(own),
-                "with prefill [%]": 100 * len(with_prefill) / len(own),
-                "median without [ms]": own[~own["carries"]]["ms"].median(),
-                "median with [ms]": with_prefill.median(),
-                "longest [ms]": own["ms"].max(),
-            }
-        )
-    return pd.DataFrame(lines)
-
-
-def reached_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """The floor of each engine's run, and how much of the possible its steps reached, by what they carried."""
-    steps, table = of(points, "step"), attribution(points)
-    lines = []
-    for run in table[table["rows"] == rows].itertuples():
-        own = steps[(steps["rows"] == rows) & (steps["engine"] == run.engine)]
-        own = own.assign(seconds=own["end_s"] - own["start_s"], carries=own["prefill_tokens"] > 0)
-        sums = own.groupby("carries")[["floor_s", "seconds"]].sum().reindex([False, True])
-        without, within = reached(sums["floor_s"], sums["seconds"])
-        lines.append(
-            {
-                "engine": run.engine,
-                "wall [s]": run.wall_s,
-                "floor [s]": run.floor_s,
-                REACHED: 100 * run.floor_s / run.wall_s,
-                "steps without prefill [%]": without,
-                "steps with prefill [%]": within,
-            }
-        )
-    return pd.DataFrame(lines)
-
-
-def gap_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """Gaps of requests already decoding: how many, the usual one, the worst, and how many are spikes."""
-    gaps, high = of(points, "gap"), spikes(points)
-    lines = []
-    for engine, own in gaps[gaps["rows"] == rows].groupby("engine", sort=False):
-        count = int(((high["engine"] == engine) & (high["rows"] == rows)).sum())
-        lines.append(
-            {
-                "engine": engine,
-                "gaps": len(own),
-                "median [ms]": own["gap_s"].median() * 1e3,
-                "worst [ms]": own["gap_s"].max() * 1e3,
-                "spikes": count,
-                "time in spikes [%]": 100 * _share_in_spikes(own, high, str(engine), rows),
-            }
-        )
-    return pd.DataFrame(lines)
-
-
-def _share_in_spikes(own: pd.DataFrame, high: pd.DataFrame, engine: str, rows: int) -> float:
-    mine = high[(high["engine"] == engine) & (high["rows"] == rows)]["gap_s"].sum()
-    return float(mine / own["gap_s"].sum())
-
-
 def worst_gaps_s(points: pd.DataFrame, rows: int) -> dict[str, float]:
     """The longest gap under each engine that left any, in the order in which they ran."""
     gaps = of(points, "gap")
     worst = gaps[gaps["rows"] == rows].groupby("engine", sort=False)["gap_s"].max()
     return {str(engine): float(gap_s) for engine, gap_s in worst.items()}
-
-
-def _gap(points: pd.DataFrame, engine: str, rows: int, which: str) -> float | None:
-    gaps = of(points, "gap")
-    mine = gaps[(gaps["engine"] == engine) & (gaps["rows"] == rows)]["gap_s"]
-    return float(mine.agg(which)) if len(mine) else None
-
-
-def _ratio(top: float | None, bottom: float | None) -> float | None:
-    return None if top is None or not bottom else top / bottom
-
-
-def verdicts(points: pd.DataFrame) -> pd.DataFrame:
-    """Each recorded prediction with what was measured; left open where an engine or size did not run."""
-    table = attribution(points).set_index(["engine", "rows"])
-    ran = set(table.index)
-
-    def gap_ratio(one: tuple[str, int], other: tuple[str, int], which: str) -> float | None:
-        return _ratio(_gap(points, *one, which), _gap(points, *other, which))
-
-    def run_ratio(quantity: str) -> float | None:
-        if not {("mixed", 8), ("chunked", 8)} <= ran:
-            return None
-        return float(table.loc[("mixed", 8), quantity] / table.loc[("chunked", 8), quantity])
-
-    host = float((table["host_s"] / table["wall_s"]).max())
-    beyond = float("inf")
-    lines: list[tuple[str, str, float | None, float, float]] = [
-        ("1", "wall time that no part accounts for, worst run [%]", 100 * float(table["unaccounted"].max()), 0, 2),
-        ("2", "host, share of wall time, worst run [%]", 100 * host, 0, 5),
-        ("3a", "worst gap, whole / chunked, 8 rows", gap_ratio(("whole", 8), ("chunked", 8), "max"), 2, beyond),
-        ("3b", "worst gap, paged / whole, 8 rows", gap_ratio(("paged", 8), ("whole", 8), "max"), 1, beyond),
-        ("4", "median gap, chunked / whole, 8 rows", gap_ratio(("chunked", 8), ("whole", 8), "median"), 1, beyond),
-        ("5a", "forwards, mixed / chunked, 8 rows", run_ratio("forwards"), 0, 0.8),
-        ("5b", "wall time, mixed / chunked, 8 rows", run_ratio("wall_s"), 0, 1),
-        ("6", "worst gap of paged, 32 / 8 rows", gap_ratio(("paged", 32), ("paged", 8), "max"), 2, beyond),
-    ]  # fmt: skip
-    return pd.DataFrame([verdict(*line) for line in lines])

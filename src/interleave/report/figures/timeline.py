@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from interleave.report.figures.step_trace import PHASE_LOOKS, STALL_COLOR
+from interleave.report.figures.step_trace import PHASE_LOOKS, SPIKE_COLOR
 from interleave.report.figures.style import panels
 
 TITLES = {
@@ -29,7 +29,7 @@ def timeline_figure(picture: Mapping[str, Any]) -> Figure:
     axes[-1].set_xlabel(f"ms since the prompt of {picture['prompt_tokens']:,} tokens {verb} (dotted)")
     words = {"prefill": "a prompt is read", "decode": "one token of an answer"}
     keys = [Patch(color=PHASE_LOOKS[phase][0], label=text) for phase, text in words.items()]
-    keys.append(Patch(facecolor="white", edgecolor=STALL_COLOR, hatch="////", label="an answer stands still"))
+    keys.append(Patch(facecolor="white", edgecolor=SPIKE_COLOR, hatch="////", label="an answer stands still"))
     figure.legend(handles=keys, loc="outside upper right", ncols=3)
     return figure
 
@@ -58,7 +58,7 @@ def _panel(axis: Axes, run: Mapping[str, Any], picture: Mapping[str, Any]) -> No
     for row, _, start, end, _ in run["stalls"]:
         if end > left and start < right:
             axis.barh(
-                row, end - start, left=start, height=0.42, color="white", ec=STALL_COLOR, hatch="////", lw=0.8
+                row, end - start, left=start, height=0.42, color="white", ec=SPIKE_COLOR, hatch="////", lw=0.8
             )
     axis.set_xlim(left, right)
     axis.set_ylim(run["rows"] - 0.4, -0.6)
