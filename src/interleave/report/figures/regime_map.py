@@ -17,6 +17,7 @@ from matplotlib.patches import Rectangle
 from interleave.lab.policy_runs import USUAL_BUDGET, USUAL_ORDER
 from interleave.lab.regime_map import LATENCIES, latencies
 from interleave.report.figures.style import panels
+from interleave.report.printed import MISSING, marked
 
 TITLES = {
     "max_gap_s": "Longest gap, median request",
@@ -78,6 +79,12 @@ def agreement(measured: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["share", "load", "latency", "measured", "simulated"]).dropna()
 
 
+def agreement_table(measured: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """`agreement` as a page shows it, what is simulated with its mark."""
+    both = agreement(measured, points)
+    return both.assign(simulated=marked(both["simulated"], "simulated", "the map's step model"))
+
+
 def worst_without_long(points: pd.DataFrame) -> float | None:
     """The farthest that any simulated ratio lies from 1 where no prompt is long and the load is below 1."""
     table = ratios(simulated_cells(points))
@@ -86,13 +93,30 @@ def worst_without_long(points: pd.DataFrame) -> float | None:
     return None if none.empty or pd.isna(found) else float(found)
 
 
+def _tables(points: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {
+        "cell": ratios(simulated_cells(points)),
+        "trace, simulated": ratios(simulated_cells(points, "twin")),
+        "trace, measured": ratios(measured_latencies(points)),
+    }
+
+
+def drawn(points: pd.DataFrame) -> pd.DataFrame:
+    """The numbers of the map, and in `of` whether one is a cell's or of a measured trace."""
+    tables = [table.assign(of=name) for name, table in _tables(points).items() if len(table)]
+    return pd.concat(tables, ignore_index=True)
+
+
 def map_figure(points: pd.DataFrame) -> Figure:
-    """Four panels of cells; a number a cell, a box and a second number where it was measured."""
-    cells, measured = ratios(simulated_cells(points)), ratios(measured_latencies(points))
+    """Four panels of cells, a number a cell. A box where it was measured: below the cell's number the simulated
+    ratio of the measured traces themselves, and in bold the measured one."""
+    cells, twins, measured = _tables(points).values()
     shares, loads = sorted(cells["share"].unique()), sorted(cells["load"].unique())
-    figure, axes = panels(2, 2, height_in=max(2.6, 0.42 * len(shares) + 0.7))
+    figure, axes = panels(2, 2, height_in=max(2.6, 0.52 * len(shares) + 0.7))
     for axis, name in zip(axes, LATENCIES, strict=True):
-        _panel(axis, cells, measured, name, shares, loads)
+        grid = cells.pivot_table(name, index="share", columns="load").reindex(index=shares, columns=loads)
+        _panel(axis, grid, [_by_cell(table, name) for table in (twins, measured)])
+        axis.set_title(TITLES[name])
     for axis in axes[2:]:
         axis.set_xlabel("load (x capacity of the mix)")
     for axis in axes[::2]:
@@ -100,48 +124,52 @@ def map_figure(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(
-    axis: Axes,
-    cells: pd.DataFrame,
-    measured: pd.DataFrame,
-    name: str,
-    shares: list[float],
-    loads: list[float],
-) -> None:
-    grid = cells.pivot_table(name, index="share", columns="load").reindex(index=shares, columns=loads)
-    seen = measured.pivot_table(name, index="share", columns="load") if len(measured) else pd.DataFrame()
+def _by_cell(table: pd.DataFrame, name: str) -> dict[tuple[float, float], float]:
+    """Share and load -> the ratio, where there is one."""
+    own = table[table[name].notna()] if len(table) else table
+    return {(row["share"], row["load"]): float(row[name]) for _, row in own.iterrows()}
+
+
+def _panel(axis: Axes, grid: pd.DataFrame, boxes: list[dict[tuple[float, float], float]]) -> None:
+    """grid: a line a share, a column a load. boxes: simulated and measured ratios of the measured traces."""
+    twins, measured = boxes
     axis.pcolormesh(
-        range(len(loads) + 1),
-        range(len(shares) + 1),
+        range(len(grid.columns) + 1),
+        range(len(grid) + 1),
         grid.map(lambda value: max(-FARTHEST, min(FARTHEST, math.log2(value))) if value > 0 else math.nan),
         cmap="PuOr_r",
         norm=TwoSlopeNorm(0.0, -FARTHEST, FARTHEST),
         edgecolor="white",
     )
-    for row, share in enumerate(shares):
-        for column, load in enumerate(loads):
+    for row, share in enumerate(grid.index):
+        for column, load in enumerate(grid.columns):
             number = grid.loc[share, load]
             if pd.isna(number):
                 continue
-            color = "white" if abs(math.log2(number)) > 0.75 * FARTHEST else "black"
-            boxed = share in seen.index and load in seen.columns and not pd.isna(seen.loc[share, load])
-            text = f"{number:.2f}" + (f"\n{seen.loc[share, load]:.2f}" if boxed else "")
-            axis.text(
-                column + 0.5,
-                row + 0.5,
-                text,
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=color,
-                linespacing=1.0,
-            )
-            if boxed:
+            texts = [f"{number:.2f}"]
+            if (share, load) in measured:
+                twin = twins.get((share, load))
+                texts += [MISSING if twin is None else f"{twin:.2f}", f"{measured[share, load]:.2f}"]
                 axis.add_patch(
                     Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, fill=False, lw=1.8, ec="black")
                 )
-    axis.set_xticks([n + 0.5 for n in range(len(loads))], [f"{load:g}" for load in loads])
-    axis.set_yticks([n + 0.5 for n in range(len(shares))], [f"{share:.0%}" for share in shares])
+            _write(axis, texts, column, row, "white" if abs(math.log2(number)) > 0.75 * FARTHEST else "black")
+    axis.set_xticks([n + 0.5 for n in range(len(grid.columns))], [f"{load:g}" for load in grid.columns])
+    axis.set_yticks([n + 0.5 for n in range(len(grid))], [f"{share:.0%}" for share in grid.index])
     axis.grid(visible=False)
     axis.tick_params(length=0)
-    axis.set_title(TITLES[name])
+
+
+def _write(axis: Axes, texts: list[str], column: int, row: int, color: str) -> None:
+    """The numbers of a cell, one below the other; the third, the measured one, in bold."""
+    for place, text in enumerate(texts):
+        axis.text(
+            column + 0.5,
+            row + 0.5 + 0.28 * ((len(texts) - 1) / 2 - place),
+            text,
+            ha="center",
+            va="center",
+            fontsize=9,
+            color=color,
+            fontweight="bold" if place == 2 else "normal",
+        )
