@@ -12,6 +12,7 @@ from toys.outputs import shown_on
 from interleave.lab.experiments.scale import AGENT_WAYS
 from interleave.lab.ways_to_serve import WAYS
 from interleave.report.figures import scale as draw
+from interleave.report.figures import scale_splits as apart
 from interleave.report.figures import scale_tables as tables
 from interleave.report.layout import find_notebook
 from interleave.report.runner import run_notebook
@@ -55,7 +56,7 @@ def points() -> pd.DataFrame:
         for prefill, saturated, gap in ((0, 16.0, 0.07), (1, 12.0, 0.03), (2, 13.0, 0.04)):
             for gbps in (100.0, 10.0) if prefill else (100.0,):
                 found = {"saturated_rate": saturated, "served_rate": 8.0, "ttft_p90_s": 0.5, "gap_p50_s": 0.03, "gap_p99_s": gap, "longest_gap_p50_s": 0.05 * (3 if gbps == 10.0 else 1), "worst_gap_s": 1.0, "busy_least": 0.3, "busy_most": 0.9}  # fmt: skip
-                rows.append({"kind": "apart", "machines": 4, "prefill_machines": prefill, "rows": 32, "gbps": gbps, "load": load} | found)  # fmt: skip
+                rows.append({"kind": "apart", "machines": 4, "prefill_machines": prefill, "rows": 32, "gbps": gbps, "load": load, "rate": 25.0 * load} | found)  # fmt: skip
         rows.append({**rows[-1], "prefill_machines": 0, "rows": 64, "gbps": 100.0, "saturated_rate": 20.0})
     for budget, target, gap, first, rate in ((256, None, 0.05, 0.8, 3.0), (512, None, 0.08, 0.6, 3.0), (512, 0.05, 0.052, 0.7, 3.0)):  # fmt: skip
         rows.append({"kind": "budget", "budget": budget, "target_s": target, "worst_gap_s": gap, "ttft_p90_s": first, "served_rate": rate})  # fmt: skip
@@ -69,11 +70,37 @@ def points() -> pd.DataFrame:
 
 
 def test_chunking_everywhere_stands_beside_the_splits() -> None:
-    assert tables.split_names(tables.splits(points())) == ["4 chunking", "1+3", "2+2"]
-    table = tables.apart_table(points(), 0.85)
+    assert apart.split_names(apart.splits(points())) == ["4 chunking", "1+3", "2+2"]
+    table = apart.apart_table(points(), 0.85)
     assert list(table["saturated [requests/s]"]) == [16.0, 12.0, 13.0, 20.0]
-    assert list(table["rows, each"]) == [32, 32, 32, 64]
-    assert list(tables.links_table(points(), 0.5)["link [Gb/s]"]) == [10, 100, 10, 100]
+    assert list(table["machines, rows of each"]) == ["4 chunking, 32", "1+3, 32", "2+2, 32", "4 chunking, 64"]
+    assert list(apart.links_table(points(), 0.5)["link [Gb/s]"]) == [10, 100, 10, 100]
+
+
+def test_the_gap_that_holds_a_transfer_shows_beside_the_percentile() -> None:
+    """The split that is calmest over all gaps need not be the one whose requests wait least for a transfer."""
+    rows = points()
+    one, chunking = rows["prefill_machines"] == 1, rows["prefill_machines"] == 0
+    rows.loc[one, "longest_gap_p50_s"] = 0.3
+    rows.loc[chunking, ["longest_gap_p50_s", "worst_gap_s"]] = 0.1
+    found = apart.calm(rows)
+    assert dict(found["machines"]) == {"gap_p99_s": "1+3", "longest_gap_p50_s": "2+2", "worst_gap_s": "1+3"}
+    assert list(found["ratio"]) == pytest.approx([0.03 / 0.07, 0.5, 10.0])
+    shown = apart.apart_table(rows, 0.85)["longest gap, median request [ms]"]
+    assert list(shown) == pytest.approx([100, 300, 50, 100])
+
+
+def test_a_split_that_cannot_serve_what_arrives_is_named() -> None:
+    assert apart.past_capacity(points(), 0.5) == ["1+3"]  # 12.5 arrive, 12 are served
+    assert apart.past_capacity(points(), 0.85) == ["4 chunking", "1+3", "2+2"]
+
+
+def test_a_target_that_wins_twice_is_named() -> None:
+    assert tables.better_targets(points()) == []  # 256: a shorter gap; 512: earlier first tokens
+    rows = points()
+    rows.loc[rows["target_s"].notna(), "ttft_p90_s"] = 0.55
+    ((target, fixed),) = tables.better_targets(rows)
+    assert (target["target_s"], fixed["budget"]) == (0.05, 512)
 
 
 def test_a_target_is_compared_with_the_budget_of_the_same_gap() -> None:
@@ -121,6 +148,19 @@ def test_verdicts() -> None:
         "9a": "held",
         "9b": "held",
     }
+
+
+def test_each_length_of_agents_prompts_is_written_once() -> None:
+    (axis,) = draw.agents_figure(points()).axes
+    assert sorted(text.get_text() for text in axis.texts) == ["16,384 tokens", "32,768 tokens"]
+
+
+def test_gaps_over_the_splits_are_drawn_by_both_measures() -> None:
+    titles = [axis.get_title(loc="left") for axis in draw.apart_figure(points()).axes]
+    assert titles[2:] == [
+        "Time between two tokens, 99th percentile",
+        "Longest time between two tokens of the median request",
+    ]
 
 
 @pytest.mark.parametrize(

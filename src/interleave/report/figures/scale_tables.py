@@ -1,14 +1,16 @@
 """Tables and verdicts of the page on scale, and the choice of rows that its figures share.
 
 Takes the experiment's rows as one frame, in which `kind` tells costs, fleets, splits, budgets and
-capacities apart; measures nothing.
+capacities apart; measures nothing. Splits into prefill and decode machines are in `scale_splits`.
 """
 
 from __future__ import annotations
 
 import pandas as pd
+from pydantic import BaseModel
 
 from interleave.report.figures.graded import verdict
+from interleave.report.figures.scale_splits import calm, splits
 from interleave.report.figures.simulator import of_kind
 
 
@@ -19,58 +21,6 @@ def fleets(points: pd.DataFrame) -> pd.DataFrame:
     routings = list(several["routing"].unique()) or list(alone["routing"])
     repeated = [alone.assign(routing=routing) for routing in routings]
     return pd.concat([*repeated, several], ignore_index=True)
-
-
-def splits(points: pd.DataFrame, rows: float | None = None) -> pd.DataFrame:
-    """One line per load and split, over the faster link, with the fewest rows of the run or as many as given."""
-    table = of_kind(points, "apart")
-    wanted = table["rows"].min() if rows is None else rows
-    fast = (table["gbps"] == table["gbps"].max()) | (table["prefill_machines"] == 0)
-    return table[fast & (table["rows"] == wanted)].reset_index(drop=True)
-
-
-def split_names(table: pd.DataFrame) -> list[str]:
-    machines = int(table["machines"].iloc[0])
-    numbers = sorted(table["prefill_machines"].astype(int).unique())
-    return [f"{number}+{machines - number}" if number else f"{machines} chunking" for number in numbers]
-
-
-def apart_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
-    """The splits at one load with each number of rows, and what each serves with everybody waiting."""
-    by_rows = [splits(points, rows) for rows in sorted(of_kind(points, "apart")["rows"].unique())]
-    tables = [table[table["load"] == load].sort_values("prefill_machines") for table in by_rows]
-    own = pd.concat(tables, ignore_index=True)
-    return pd.DataFrame(
-        {
-            "machines": [name for table in tables for name in split_names(table)],
-            "rows, each": own["rows"].astype(int),
-            "saturated [requests/s]": own["saturated_rate"].to_numpy(),
-            "served [requests/s]": own["served_rate"].to_numpy(),
-            "TTFT, 90th percentile [s]": own["ttft_p90_s"].to_numpy(),
-            "gap, 99th percentile [ms]": own["gap_p99_s"].to_numpy() * 1e3,
-        }
-    )
-
-
-def links_table(points: pd.DataFrame, load: float) -> pd.DataFrame:
-    """The splits over each link at one load: what the transfer adds to the gaps."""
-    table = of_kind(points, "apart")
-    chosen = (
-        (table["load"] == load) & (table["prefill_machines"] > 0) & (table["rows"] == table["rows"].min())
-    )
-    own = table[chosen].sort_values(["prefill_machines", "gbps"])
-    return pd.DataFrame(
-        {
-            "machines": [
-                f"{row.prefill_machines:.0f}+{row.machines - row.prefill_machines:.0f}"
-                for row in own.itertuples()
-            ],
-            "link [Gb/s]": own["gbps"].astype(int).to_numpy(),
-            "median gap [ms]": own["gap_p50_s"].to_numpy() * 1e3,
-            "longest gap, median request [ms]": own["longest_gap_p50_s"].to_numpy() * 1e3,
-            "worst gap [s]": own["worst_gap_s"].to_numpy(),
-        }
-    )  # fmt: skip
 
 
 def capacities(points: pd.DataFrame) -> pd.DataFrame:
@@ -153,6 +103,20 @@ def _over(top: float | None, bottom: float | None) -> float | None:
     return None if top is None or not bottom or pd.isna(top) or pd.isna(bottom) else top / bottom
 
 
+def better_targets(points: pd.DataFrame) -> list[tuple[pd.Series, pd.Series]]:
+    """(budget by a target, fixed budget) where the target's worst gap and first tokens are both better."""
+    table = of_kind(points, "budget")
+    if "target_s" not in table:
+        return []
+    by_target = table["target_s"].notna()
+    return [
+        (target, fixed)
+        for _, target in table[by_target].sort_values("target_s").iterrows()
+        for _, fixed in table[~by_target].sort_values("budget").iterrows()
+        if target["worst_gap_s"] < fixed["worst_gap_s"] and target["ttft_p90_s"] < fixed["ttft_p90_s"]
+    ]
+
+
 def same_gap(points: pd.DataFrame) -> list[tuple[pd.Series, pd.Series]]:
     """(budget by a target, fixed budget) whose worst gaps lie within a tenth of each other."""
     table = of_kind(points, "budget")
@@ -170,8 +134,7 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
     """Each recorded prediction with what came of it; left open where the run does not speak of it."""
     cost = of_kind(points, "cost").sort_values("requests")["requests_per_s"]
     table, held = splits(points), capacities(points).set_index("name")["rate"]
-    calm = table[table["load"] == table["load"].min()].set_index("prefill_machines")
-    apart = calm.drop(index=0)
+    rates_of = table[table["load"] == table["load"].min()].set_index("prefill_machines")["saturated_rate"]
     links = of_kind(points, "apart").query("prefill_machines > 0 and rows == rows.min()")
     pairs = same_gap(points)
     rates = [target["served_rate"] / fixed["served_rate"] for target, fixed in pairs]
@@ -199,9 +162,9 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
         ("2a", "TTFT p90, 4 machines, least loaded / round robin", against_turns("least_loaded"), 0, 1),
         ("2b", "TTFT p90, 4 machines, shortest queue / round robin", against_turns("shortest_queue"), 0.8, 1.2),
         ("3", "saturated rate, best split / chunking",
-         _over(apart["saturated_rate"].max(), calm.loc[0, "saturated_rate"]), 0, 1),
+         _over(rates_of.drop(index=0).max(), rates_of.loc[0]), 0, 1),
         ("4", "gap p99 at the lowest load, calmest split / chunking",
-         _over(apart["gap_p99_s"].min(), calm.loc[0, "gap_p99_s"]), 0, 0.5),
+         float(calm(points).loc["gap_p99_s", "ratio"]), 0, 0.5),
         ("5a", "median gap, slower / faster link", by_link("gap_p50_s"), 0, 1.02),
         ("5b", "longest gap of the median request, slower / faster link", by_link("longest_gap_p50_s"), 0, 2),
         ("6a", "rate within limits, chunked / whole", _over(held.get("1 x chunked"), held.get("1 x whole")), 2, beyond),
@@ -220,3 +183,8 @@ def verdicts(points: pd.DataFrame) -> pd.DataFrame:
          _over(agents.loc["chunked", "agent_ttft_p50_s"], agents.loc["whole", "agent_ttft_p50_s"]), 1, beyond),
     ]  # fmt: skip
     return pd.DataFrame([verdict(*line) for line in lines])
+
+
+def marks(_params: BaseModel) -> dict[str, str]:
+    """What the simulation itself costs is measured."""
+    return {"1": "measured-cpu"}

@@ -116,9 +116,10 @@ def _spread(heights: list[float], gap: float) -> list[float]:
 
 
 def plain_log(axis: Axes) -> None:
-    """A logarithmic y axis whose ticks read 0.2, 0.5, 1, 2 instead of powers of ten."""
+    """A logarithmic y axis whose ticks read 0.2, 0.5, 1, 2 instead of powers of ten; 0.1, 1, 10 over a wide range."""
+    low, high = axis.dataLim.intervaly
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 2000 * low else (1.0,)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
 
