@@ -49,6 +49,40 @@ def test_a_simulated_figure_is_held_to_what_was_published(row: str, good: float,
         assert found.found.mark == "simulated"
 
 
+def shorter_step(floor_rate: float, here: float) -> Stored:
+    """Recorded decode: the A10's peak without its floor, and the served rate here, with steps that stay."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "change", "cheaper": cheaper, "step_s": 0.031, "peak_rate": peak}
+        for cheaper, peak in (("nothing", 4.0), ("floor", 4.0 * floor_rate))
+    ]
+    rows += [
+        {"kind": "served", "engine": engine, "run": 0, "step_s": 0.02, "served_rate": rate}
+        for engine, rate in (("chunked", 2.0), ("recorded", 2.0 * here))
+    ]
+    return Stored(pd.DataFrame(rows), policies.Params(), "measured-cpu", ())
+
+
+@pytest.mark.parametrize(
+    ("stored", "simulated", "verdict"),
+    [
+        (None, {"p01": 7.0, "o02": 4.08}, HOLDS),
+        (None, {"p01": 6.78, "o02": 4.36}, PARTLY),  # 6.34 when scaled to the published peak
+        (None, {"p01": 6.0, "o02": 4.36}, FAILS),
+        (shorter_step(1.0, 1.0), {"p01": 7.0, "o02": 4.08}, HOLDS),
+        (shorter_step(1.06, 1.0), {"p01": 7.0, "o02": 4.08}, PARTLY),  # the second half
+        (shorter_step(1.06, 1.1), {"p01": 6.0, "o02": 4.36}, FAILS),
+    ],
+)
+def test_both_halves_of_a_shorter_step_count(
+    stored: Stored | None, simulated: dict[str, float], verdict: str
+) -> None:
+    found = findings({} if stored is None else {"recorded_decode": stored}, **simulated)["p01"]
+    assert found.verdict == verdict
+    assert found.found.text == f"{simulated['p01']:.2f} requests/s"
+    assert f"peak of today is {simulated['o02']:.2f}, the published one 4.08" in found.why
+    assert ("where the step stays" in found.why) == (stored is not None)
+
+
 def test_what_needs_another_chapter_says_so() -> None:
     open_rows = {row: found.why for row, found in findings().items() if found.verdict == AWAITS}
     assert open_rows == {

@@ -10,6 +10,7 @@ import pytest
 from toys.outputs import shown_on
 
 from interleave.report.figures import published_decode as a10
+from interleave.report.figures import published_halves as halves
 from interleave.report.figures import recorded_decode as draw
 from interleave.report.figures import recorded_decode_tables as tables
 from interleave.report.layout import find_notebook
@@ -113,7 +114,7 @@ def test_what_did_not_run_stays_open() -> None:
 
 
 def test_both_halves_of_the_published_prediction() -> None:
-    found = tables.published_verdicts(points(), on_gpu=False)
+    found = halves.published_verdicts(points(), "cpu")
     assert list(found["verdict"]) == ["missed", "held", "not run", "held"]  # without its floor the step moves
     assert [value and value.mark for value in found["found"]] == [
         "simulated",
@@ -123,10 +124,10 @@ def test_both_halves_of_the_published_prediction() -> None:
     ]
     moved = points()
     moved.loc[(moved["kind"] == "served") & (moved["engine"] == "recorded"), "step_s"] = 0.01
-    assert list(tables.published_verdicts(moved, on_gpu=True)["verdict"])[3] == "not run"
+    assert list(halves.published_verdicts(moved, "cuda")["verdict"])[3] == "not run"
     held = points()
     held.loc[held["cheaper"] == "floor", ["step_s", "peak_rate"]] = 0.0309, 4.5
-    assert list(tables.published_verdicts(held, on_gpu=False)["verdict"])[2] == "missed"
+    assert list(halves.published_verdicts(held, "cpu")["verdict"])[2] == "missed"
 
 
 def test_tables_mark_what_is_simulated() -> None:
@@ -152,3 +153,5 @@ def test_figures_draw_what_they_are_given() -> None:
     assert list(axis.lines[1].get_ydata()) == pytest.approx([15.0, 60.0])
     (axis,) = a10.changes_figure(everything).axes
     assert list(axis.lines[0].get_ydata()) == pytest.approx([5.5, 5.0, 4.0])
+    today = {line.get_label(): (*line.get_xdata(), *line.get_ydata()) for line in axis.lines[2:]}
+    assert today == {"nothing, simulated": pytest.approx((31.0, 4.0)), "nothing, published": (31.0, 4.08)}

@@ -42,8 +42,18 @@ def predicted_rates() -> tuple[float, float]:
     return row.low, row.high
 
 
+def published_today() -> tuple[float, float]:
+    """The published decode step of 32 rows in ms (c11), and the published peak in requests/s (o02)."""
+    values = {row.id: row.value for row in load_published() if row.id in ("c11", "o02")}
+    step_ms, peak = values["c11"], values["o02"]
+    assert step_ms is not None
+    assert peak is not None
+    return step_ms, peak
+
+
 def changes_figure(points: pd.DataFrame) -> Figure:
-    """Simulated: the peak served rate over the decode step of 32 rows, by what was made shorter."""
+    """Simulated: the peak served rate over the decode step of 32 rows, by what was made shorter; beside the model's
+    step as it is, the published step and peak."""
     found = of(points, "change")
     (now,) = (line for line in found.itertuples() if line.cheaper == "nothing")
     figure, (axis,) = panels(height_in=3.2)
@@ -60,7 +70,22 @@ def changes_figure(points: pd.DataFrame) -> Figure:
             look.line, color=look.color, marker=look.marker, label=CHANGE_LABELS[name],
         )  # fmt: skip
     axis.plot(
-        now.step_s * 1e3, now.peak_rate, "*", color="black", markersize=13, label="as published", zorder=4
+        now.step_s * 1e3,
+        now.peak_rate,
+        "*",
+        color="black",
+        markersize=13,
+        label="nothing, simulated",
+        zorder=4,
+    )
+    axis.plot(
+        *published_today(),
+        "o",
+        color="black",
+        markerfacecolor="white",
+        markersize=8,
+        label="nothing, published",
+        zorder=4,
     )
     axis.set_ylim(0, high * 1.1)
     axis.set_xlabel("decode step of 32 rows (ms)")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 from pydantic import BaseModel
 
 from interleave.report.figures.graded import verdict
-from interleave.report.figures.published_decode import PUBLISHED_STEP_MS, change, predicted_rates, simulated
+from interleave.report.figures.published_decode import PUBLISHED_STEP_MS, change
 from interleave.report.figures.recorded_decode import ENGINES, of, part_seconds, steps
-from interleave.report.marks import Value
-from interleave.report.printed import spoken
 
 PAST_CAPACITY = 5.0
 """Requests/s: the published engine's peak is below."""
-STAYS = 0.05
-"""How far a ratio may be from 1 and still count as no change."""
 BEYOND = float("inf")
 
 
@@ -225,51 +219,11 @@ def _a10_lines(points: pd.DataFrame) -> dict[str, Graded]:
     }
 
 
-def step_ratio(points: pd.DataFrame) -> float:
-    """Steps of whole runs that carry no chunk, recorded over eager: the median over neighbouring runs."""
-    runs = of(points, "served").set_index(["run", "engine"])["step_s"].unstack("engine")
-    return float((runs["recorded"] / runs["chunked"]).median())
-
-
-def published_verdicts(points: pd.DataFrame, on_gpu: bool) -> pd.DataFrame:
-    """Both halves of the published prediction: a step of 15 ms, and a step that does not move.
-
-    The second is put to the test by a floor that is lifted from under the A10's step, and by both engines here;
-    each only where the step of the most rows stays, within a twentieth.
-    """
-    low, high = predicted_rates()
-    lines = [
-        verdict("", f"15 ms, by {what}: peak [requests/s]", change(points, name, "peak_rate", PUBLISHED_STEP_MS), low,
-                high)
-        for name, what in (("host", "the host's part"), ("every part", "every part"))
-    ]  # fmt: skip
-    moved = [
-        _share(change(points, "floor", x), change(points, "nothing", x)) for x in ("step_s", "peak_rate")
-    ]
-    lines.append(_unmoved("A10 without its floor", *moved))
-    lines.append(_unmoved("recorded / eager here", step_ratio(points), served_ratio(points)))
-    mark = "measured-gpu" if on_gpu else "measured-cpu"
-    values = [line["measured"] for line in lines]
-    shown = [None if value is None else simulated(float(str(value))) for value in values[:-1]]
-    shown.append(None if values[-1] is None else Value(spoken(float(str(values[-1])), 3), mark, "whole runs"))
-    table = pd.DataFrame(lines)
-    return pd.DataFrame(
-        {
-            "half": table["quantity"],
-            "predicted": table["predicted"],
-            "found": shown,
-            "verdict": table["verdict"],
-        }
-    )
-
-
-def _unmoved(what: str, step: float | None, rate: float | None) -> Mapping[str, object]:
-    """The second half: a served rate that stays where the step does; open where the step moved."""
-    stays = step is not None and abs(step - 1) <= STAYS
-    told = "not known" if step is None else spoken(step, 3)
-    return verdict("", f"{what}: step x {told}, served rate x", rate if stays else None, 1 - STAYS, 1 + STAYS)
-
-
 def graded(points: pd.DataFrame, params: BaseModel) -> pd.DataFrame:
     """The verdicts, from the experiment's rows."""
     return verdicts(points, getattr(params, "device", "cpu") == "cuda")
+
+
+def marks(_params: BaseModel) -> dict[str, str]:
+    """What is said of the A10 is simulated."""
+    return dict.fromkeys(("6", "7a", "7b", "9a", "9b", "9c"), "simulated")
