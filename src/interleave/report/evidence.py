@@ -57,9 +57,9 @@ class Evidence:
             return None
         return None if found is None or pd.isna(found) else float(found)
 
-    def marked(self, experiment: str, text: str) -> Value:
-        """A text about a stored chapter, with the mark of its numbers."""
-        return Value(text, self.stored[experiment].mark, experiment)
+    def marked(self, experiment: str, text: str, mark: str | None = None) -> Value:
+        """A text about a stored chapter, with the mark of its numbers, or its own where it has another."""
+        return Value(text, mark or self.stored[experiment].mark, experiment)
 
 
 def chapters() -> dict[str, str]:

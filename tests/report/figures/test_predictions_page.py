@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -18,8 +19,11 @@ from interleave.report.claims import judge
 from interleave.report.comparisons import compare
 from interleave.report.evidence import Stored, chapters
 from interleave.report.figures import own_predictions as own
+from interleave.report.figures import parity as parity_page
 from interleave.report.figures import predictions as tell
 from interleave.report.layout import find_notebook
+from interleave.report.marks import find_mark
+from interleave.report.parameters import load_experiment
 from interleave.report.runner import run_notebook
 
 VALUES = {row.id: row.value or 1.0 for row in load_published()}
@@ -79,6 +83,34 @@ def test_predictions_are_graded_by_their_chapter_or_wait() -> None:
     assert list(own.missed_table(table)["no."]) == ["1"]
 
 
+def test_a_legend_of_all_three_sources_stays_inside_the_figure() -> None:
+    compared = [replace(one, measured=2.0) for one in compare(tell.evidence_of(points(), {}))]
+    figure = tell.comparison_figure(compared)
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == len(tell.SOURCES)
+    place = legend.get_window_extent()
+    assert place.x0 >= 0
+    assert place.x1 <= figure.bbox.x1
+
+
+def test_a_number_from_elsewhere_than_its_chapter_has_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity_page, "marks", lambda params: {"2": "simulated"}, raising=False)
+    evidence = tell.evidence_of(points(), {"parity": gate(failed=0)})
+    shown = own.shown(own.own_table(chapters(), evidence), evidence)["measured"].dropna()
+    assert [one.mark for one in shown] == ["measured-cpu", "simulated"]
+
+
+@pytest.mark.parametrize("experiment", ["policies", "recorded_decode", "simulator", "scale"])
+def test_marks_are_of_recorded_predictions(experiment: str) -> None:
+    params = load_experiment(experiment).Params()
+    marks = own.marks_of(experiment, Stored(pd.DataFrame(), params, "measured-cpu", ()))
+    assert marks
+    assert {number.rstrip("abc") for number in marks} <= set(own.numbered(experiment))
+    assert {find_mark(mark).name for mark in marks.values()} == set(marks.values())
+    assert own.marks_of("parity", gate(failed=0)) == {}
+
+
 @pytest.mark.parametrize(
     "path", sorted((data_dir() / "predictions").glob("*.md")), ids=lambda path: path.stem
 )
@@ -111,6 +143,6 @@ def test_the_page_grades_its_own_predictions() -> None:
 def test_the_figure_draws_what_is_known() -> None:
     compared = compare(tell.evidence_of(points(), {}))
     figure = tell.comparison_figure(compared)
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["published elsewhere", "simulated, published GPU"]
     assert len(figure.axes[0].get_yticks()) == len(compared) == len(tell.ratio_data(compared))

@@ -9,6 +9,7 @@ import nbformat
 import pandas as pd
 import pytest
 
+from interleave.lab.experiments import simulator
 from interleave.report.figures import simulator as draw
 from interleave.report.layout import find_notebook
 from interleave.report.runner import run_notebook
@@ -125,6 +126,27 @@ def test_verdicts_of_steps_seen_often_enough() -> None:
     rare = points()
     rare.loc[rare["what"] == "decode", "n"] = 19
     assert draw.verdicts(rare).set_index("no.").loc["4", "verdict"] == "not run"
+
+
+def test_a_measure_that_no_run_supports_has_no_line() -> None:
+    (axis,) = draw.here_figure(points()).axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["served rate", "TTFT, median"]
+
+
+def test_published_figures_among_the_misses_are_marked() -> None:
+    (line,) = draw.misses_table(points()).to_dict("records")
+    assert (line["published"].text, line["published"].mark, line["simulated"]) == (
+        "10.0",
+        "published-elsewhere",
+        11.0,
+    )
+
+
+def test_only_what_was_measured_here_is_marked_so() -> None:
+    numbers = set(draw.verdicts(points())["no."])
+    marks = draw.marks(simulator.Params())
+    assert marks == dict.fromkeys(["4", "5", "6a", "6b"], "measured-cpu")
+    assert marks.keys() < numbers
 
 
 @pytest.mark.parametrize("figure", [draw.errors_figure, draw.curves_figure, draw.here_figure])

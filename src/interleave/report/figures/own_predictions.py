@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -26,16 +27,27 @@ OWN = "predictions"
 def grader(experiment: str) -> Callable[[Stored], pd.DataFrame]:
     """How a chapter grades its predictions: `graded(rows, params)` or `verdicts(rows)` of its figure module,
     or of the module of its tables. LookupError for a chapter without."""
+    module = _grading(experiment)
+    if hasattr(module, "graded"):
+        return lambda stored: module.graded(stored.frame, stored.params)
+    return lambda stored: module.verdicts(stored.frame)
+
+
+def _grading(experiment: str) -> ModuleType:
     for name in (experiment, f"{experiment}_tables"):
         path = f"interleave.report.figures.{name}"
-        if find_spec(path) is None:
-            continue
-        module = import_module(path)
-        if hasattr(module, "graded"):
-            return lambda stored: module.graded(stored.frame, stored.params)
-        if hasattr(module, "verdicts"):
-            return lambda stored: module.verdicts(stored.frame)
+        if find_spec(path) is not None:
+            module = import_module(path)
+            if hasattr(module, "graded") or hasattr(module, "verdicts"):
+                return module
     raise LookupError(f"no figure module of {experiment} has `graded(rows, params)` or `verdicts(rows)`")
+
+
+def marks_of(experiment: str, stored: Stored) -> Mapping[str, str]:
+    """The marks of verdicts, by number, whose number comes from elsewhere than the chapter's others: `marks(params)`
+    of the module that grades, where it has one."""
+    marks = getattr(_grading(experiment), "marks", None)
+    return {} if marks is None else marks(stored.params)
 
 
 def numbered(experiment: str) -> list[str]:
@@ -45,21 +57,25 @@ def numbered(experiment: str) -> list[str]:
 
 
 def own_table(titles: Mapping[str, str], evidence: Evidence) -> pd.DataFrame:
-    """Every prediction of this report, graded where the chapter has stored results; else a line for all of it."""
+    """Every prediction of this report, graded where the chapter has stored results; else a line for all of it.
+    mark: None for that of the chapter."""
     lines: list[dict[str, Any]] = []
     for experiment, title in titles.items():
         if experiment == OWN or not (data_dir() / "predictions" / f"{experiment}.md").is_file():
             continue
+        marks: Mapping[str, str] = {}
         if experiment in evidence.stored:
-            table = grader(experiment)(evidence.stored[experiment])[COLUMNS]
+            stored = evidence.stored[experiment]
+            table, marks = grader(experiment)(stored)[COLUMNS], marks_of(experiment, stored)
         else:
             numbers = numbered(experiment)
             table = pd.DataFrame(
                 [{"no.": f"{numbers[0]} to {numbers[-1]}", "verdict": AWAITS}], columns=COLUMNS
             )
         for line in table.to_dict("records"):
-            lines.append({"chapter": title, "experiment": experiment, **{str(k): v for k, v in line.items()}})
-    return pd.DataFrame(lines, columns=["chapter", "experiment", *COLUMNS])
+            facts = {"chapter": title, "experiment": experiment, "mark": marks.get(str(line["no."]))}
+            lines.append(facts | {str(name): value for name, value in line.items()})
+    return pd.DataFrame(lines, columns=["chapter", "experiment", "mark", *COLUMNS])
 
 
 def shown(own: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -69,7 +85,8 @@ def shown(own: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
         number = line["measured"]
         if number is None or pd.isna(number):
             return None
-        return evidence.marked(str(line["experiment"]), spoken(number, 3))
+        mark = None if pd.isna(line["mark"]) else str(line["mark"])
+        return evidence.marked(str(line["experiment"]), spoken(number, 3), mark)
 
     marked = own.assign(measured=[cell(line) for line in own.to_dict("records")])
     return marked[["chapter", *COLUMNS]]

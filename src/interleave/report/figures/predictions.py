@@ -143,8 +143,8 @@ def comparison_figure(compared: Sequence[Compared]) -> Figure:
     axis.set_yticks(range(len(compared)), [_short(one.comparison.what) for one in compared])
     axis.set_ylim(len(compared) - 0.4, -0.6)
     axis.set_xlabel("ratio (logarithmic); left of 1 the first side is smaller")
-    axis.set_title("Who is ahead, and by how much", pad=28)
-    axis.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
+    axis.set_title("Who is ahead, and by how much")
+    figure.legend(loc="outside upper right", ncols=len(SOURCES))  # the panel is too narrow for it
     return figure
 
 
