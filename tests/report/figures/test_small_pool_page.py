@@ -81,6 +81,17 @@ def test_the_share_shown_is_a_small_one() -> None:
     assert draw.nearest_share(points()) == 0.3
 
 
+def test_the_caption_says_what_the_rule_does_to_the_rows() -> None:
+    told = draw.rows_told(points(), 0.3)
+    one = "`progressive` runs 50% more rows than `reserve` on the {} batch (6.0 against 4.0 on average), with 3 preemptions"
+    assert told == f"{one.format('mixed')}; {one.format('uniform')}"
+    alone = points()[lambda rows: rows["allocation"] != "reserve"]
+    assert draw.rows_told(alone, 0.3).startswith("`progressive` runs 6.0 rows on the mixed batch; ")
+    equal = points()
+    equal.loc[equal["allocation"] == "progressive", "mean_rows"] = 4.0
+    assert "about as many rows as `reserve`" in draw.rows_told(equal, 0.3)
+
+
 def test_verdicts_say_held_missed_or_not_run() -> None:
     found = draw.verdicts(points()).set_index("no.")
     assert dict(found["verdict"]) == {

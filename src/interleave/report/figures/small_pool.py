@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from interleave.report.figures.graded import verdict
 from interleave.report.figures.style import Look, panels
+from interleave.report.phrases import ALIKE, compared
+from interleave.report.printed import spoken
 
 RULES: dict[str, Look] = {
     "reserve": Look("#0072B2", "o", "-"),
@@ -155,6 +157,28 @@ def at(points: pd.DataFrame, batch: str, share: float, rule: str, quantity: str)
     if found.empty or pd.isna(found[quantity].iloc[0]):
         return None
     return float(found[quantity].iloc[0])
+
+
+def rows_told(points: pd.DataFrame, share: float) -> str:
+    """What `progressive` does to the rows that run, batch by batch; how many ran, where only one rule did."""
+    told = []
+    for batch in dict.fromkeys(points["batch"]):
+        found = {rule: at(points, batch, share, rule, "mean_rows") for rule in RULES}
+        means = {rule: mean for rule, mean in found.items() if mean is not None}
+        if len(means) < len(RULES):
+            told += [
+                f"`{rule}` runs {spoken(mean)} rows on the {batch} batch" for rule, mean in means.items()
+            ]
+            continue
+        old, new = means["reserve"], means["progressive"]
+        more = compared(new, old, "fewer", "more")
+        rows = "about as many rows as" if more == ALIKE else f"{more} rows than"
+        times = int(at(points, batch, share, "progressive", "preemptions") or 0)
+        told.append(
+            f"`progressive` runs {rows} `reserve` on the {batch} batch ({spoken(new)} against {spoken(old)} on "
+            f"average), with {times} preemption{'' if times == 1 else 's'}"
+        )
+    return "; ".join(told)
 
 
 def gain(points: pd.DataFrame, batch: str, share: float, quantity: str) -> float | None:
