@@ -28,7 +28,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def measured(
-    store: PointStore, monkeypatch: pytest.MonkeyPatch, third: Any = None
+    store: PointStore, monkeypatch: pytest.MonkeyPatch, third: Any = None, *, force: bool = False
 ) -> tuple[Measured, list[str]]:
     """Collect made-up points, and the labels of those that were measured. third: called while that point is."""
     labels: list[str] = []
@@ -40,7 +40,8 @@ def measured(
         return [{"label": point.label, "number": number} for number in range(500)]
 
     monkeypatch.setattr(closed_batches, "measure", measure)
-    return collect(closed_batches, closed_batches.Params(), store, say=lambda line: None), labels
+    params = closed_batches.Params()
+    return collect(closed_batches, params, store, force=force, say=lambda line: None), labels
 
 
 def assert_completed(store: PointStore, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
@@ -64,6 +65,26 @@ def test_a_disk_that_fills_up_while_a_run_is_going(root: Path, monkeypatch: pyte
         full.__exit__(None, None, None)
     assert not list(store.folder.glob(".*"))
     assert_completed(store, monkeypatch, kept=2)
+
+
+def test_a_disk_that_fills_up_while_points_are_measured_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every point can be read afterwards: what is forced replaces a point, or leaves it as it was."""
+    store = PointStore(root, "quick", "closed_batches")
+    before, labels = measured(store, monkeypatch)
+    full = full_disk(6000)  # the sidecar still fits
+    try:
+        with pytest.raises(
+            StorageError, match=rf"cannot write .*; {len(labels)} measured points are kept in {store.folder}"
+        ):
+            measured(store, monkeypatch, third=full.__enter__, force=True)
+    finally:
+        full.__exit__(None, None, None)
+    assert not list(store.folder.glob(".*"))
+    again, labels = measured(store, monkeypatch)
+    assert (labels, again.keys, again.rows) == ([], before.keys, before.rows)
+    assert measured(store, monkeypatch, force=True)[1] == [rows[0]["label"] for rows in before.rows]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights as POSIX has them")

@@ -6,6 +6,8 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interleave.lab.files import StorageError
+from interleave.lab.files import StorageError, check_writable
 from interleave.lab.point_table import ResultsError
 from interleave.lab.results import SCHEMA_VERSION, PointStore, point_key
 from interleave.lab.tables import TableError
@@ -272,6 +274,52 @@ def test_full_disk_keeps_the_points_and_says_where(store):
     assert not list(store.folder.glob(".*"))
     store.save("k2", ROWS, FROM)
     assert store.keys() == ["k1", "k2"]
+
+
+def test_full_disk_keeps_the_point_that_was_to_be_replaced(store):
+    store.save("k1", ROWS, FROM)
+    for limit in (100, 2000):  # as above
+        with full_disk(limit), pytest.raises(StorageError, match="1 measured points are kept"):
+            store.save("k1", ROWS * 100, FROM, replace=True)
+        assert store.load("k1") == ROWS
+        assert sorted(path.name for path in store.folder.iterdir()) == ["k1.csv", "k1.json"]
+
+
+NEW_ROWS = [{"engine": "mixed", "wall_s": 0.5}]
+REPLACED = f"""\
+import os, signal, sys
+from pathlib import Path
+from interleave.lab.results import PointStore
+left = [int(sys.argv[2])]
+def end(event, arguments):
+    if event in ("os.remove", "os.rename") and str(arguments[0]).startswith(sys.argv[1]):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(end)
+PointStore(Path(sys.argv[1]), "quick", "closed_batches").save("k1", {NEW_ROWS}, {FROM}, replace=True)
+"""
+
+
+@pytest.mark.parametrize("instant", [1, 2, 3, 4])
+def test_a_kill_while_a_point_is_replaced_needs_no_hand(store, instant):
+    """Right before each change of a name in the folder; there are fewer than four of them."""
+    store.save("k1", ROWS, FROM)
+    command = [sys.executable, "-c", REPLACED, str(store.root), str(instant)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == (0 if instant == 4 else -signal.SIGKILL), done.stderr
+    found = store.load("k1")
+    assert found in ([NEW_ROWS] if instant == 4 else [ROWS, NEW_ROWS, None])
+    assert store.load_all() == [{"key": "k1", "device": "cpu-a", **row} for row in found or []]
+    store.save("k1", NEW_ROWS, FROM, replace=found is not None)
+    assert store.load("k1") == NEW_ROWS
+    assert sorted(path.name for path in store.folder.iterdir()) == ["k1.csv", "k1.json"]
+
+
+def test_asking_a_full_disk_leaves_nothing_behind(tmp_path):
+    with full_disk(1), pytest.raises(StorageError, match=r"cannot write .*out\.json: "):
+        check_writable(tmp_path / "out.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sidecar_is_strict_json(store):

@@ -158,18 +158,45 @@ def clear(out: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
 
 
+def kill_runner(process: subprocess.Popen[bytes]) -> None:
+    """Its kernel has to end too."""
+    kernels = kernels_of(process)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    assert psutil.wait_procs(kernels, timeout=20)[1] == []
+
+
 def test_a_killed_runner(sweep: list[str], out: Path, tmp_path: Path, record_property: Note) -> None:
     """Its kernel ends too, and the next sweep removes what was half-written."""
-
-    def kill(process: subprocess.Popen[bytes]) -> None:
-        kernels = kernels_of(process)
-        process.send_signal(signal.SIGKILL)
-        process.wait(60)
-        assert psutil.wait_procs(kernels, timeout=20)[1] == []
-
-    counts = kills(sweep, out, tmp_path, kill)
+    counts = kills(sweep, out, tmp_path, kill_runner)
     assert counts["kills"] == NUM_KILLS
     record_property("counts", dict(counts))
+
+
+def test_a_killed_runner_that_measures_again(
+    sweep: list[str], out: Path, tmp_path: Path, record_property: Note
+) -> None:
+    """With --force each point stays, is replaced, or at worst one is missing; a plain sweep measures that."""
+    log, draw, counts = tmp_path / "log", random.Random(1), Counter[str]()
+    begun = time.monotonic()
+    assert started(sweep, log).wait(300) == 0, log.read_text()
+    usual_s = time.monotonic() - begun
+    undisturbed, all_of_it = result_of(out), Counter(pages=PAGES, points=6 * PAGES)
+    while counts["kills"] < NUM_KILLS:
+        process = started([*sweep, "--force"], log)
+        wait_for(process, out, draw, usual_s)
+        if process.poll() is None:
+            kill_runner(process)
+            whole = check_whole(out)
+            assert (all_of_it - whole).total() <= 1
+            counts += whole + Counter(kills=1)
+        else:
+            assert process.returncode == 0, log.read_text()
+        assert started(sweep, log).wait(300) == 0, log.read_text()
+        assert check_whole(out) == all_of_it
+    assert started([*sweep, "--force"], log).wait(300) == 0, log.read_text()
+    assert result_of(out) == undisturbed
+    record_property("counts", dict(counts + Counter(equal=1)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another process than 1 adopts orphans on Linux only")

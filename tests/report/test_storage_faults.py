@@ -59,6 +59,33 @@ def test_measured_points_survive_and_the_message_says_where(
     assert {key: store.load(key) for key in kept} == kept
 
 
+def test_points_that_were_to_be_measured_again_survive(
+    write_notebook: Writer, open_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third of four finds no room: the page and every point behind it can still be read."""
+    path = write_notebook(
+        "print(len(run.points()))", experiment="toys.filling", defaults=filling.PARAMETERS_CELL
+    )
+    command = [sys.executable, "-m", "interleave", "run", str(path), "--profile", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    store, page = PointStore(open_out / "data/results", "cpu", "filling"), open_out / "book/executed/cpu"
+    before = {key: store.load(key) for key in store.keys()}  # noqa: SIM118
+    (published,) = (file.read_bytes() for file in page.iterdir())
+
+    monkeypatch.setenv(filling.FAULT_VARIABLE, "full")
+    done = subprocess.run([*command, "--force"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"File too large; 4 measured points are kept in {store.folder}" in done.stderr
+    assert {key: store.load(key) for key in store.keys()} == before  # noqa: SIM118
+    assert [file.read_bytes() for file in page.iterdir()] == [published]
+
+    monkeypatch.delenv(filling.FAULT_VARIABLE)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "number " not in done.stdout  # all are read, none is measured again
+
+
 def test_a_page_that_cannot_be_written(write_notebook: Writer, out: Path) -> None:
     page = out / "book/executed/cpu/01_toy.ipynb"
     page.mkdir(parents=True)

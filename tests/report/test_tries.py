@@ -12,6 +12,7 @@ import pytest
 
 from interleave.lab.results import PointStore
 from interleave.report import freshness
+from interleave.report.cluster import publish_files
 from interleave.report.freshness import FRESH, page_state
 from interleave.report.layout import executed_folder, results_root
 from interleave.report.publish import publish_try
@@ -102,6 +103,32 @@ def test_publishing_puts_the_try_in_the_place_of_the_page(template: Path, out: P
     assert len(PointStore(results_root("cpu", out), "cpu", "counting").keys()) == 4
     with pytest.raises(ValueError, match="no try of 01_toy waits to be published"):
         publish_try(template)
+
+
+@pytest.mark.parametrize("instant", [1, 2])
+def test_publishing_that_is_stopped_while_a_point_is_replaced_needs_no_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instant: int
+) -> None:
+    """Right before the sidecar gets its name, then before the CSV does: the point is old, or it is missing."""
+    here, there = (PointStore(results_root("cpu", tmp_path / name), "cpu", "toy") for name in ("a", "b"))
+    here.save("k", [{"x": 1}], {"device": "cpu-a"})
+    there.save("k", [{"x": 2}], {"device": "cpu-a"})
+    paths = [there.folder / "k.json", there.folder / "k.csv"]
+    files = {path.relative_to(tmp_path / "b").as_posix(): path.read_text() for path in paths}
+    rename, left = Path.replace, [instant]
+
+    def replace(path: Path, target: Path) -> Path:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        publish_files(files, tmp_path / "a")
+    assert here.load("k") in (None, [{"x": 1}])
+    publish_files(files, tmp_path / "a")
+    assert here.load("k") == [{"x": 2}]
 
 
 def test_a_failed_try_is_not_published(template: Path, out: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 _HERE = re.sub(r"[^A-Za-z0-9]+", "", platform.node()) or "here"
@@ -22,18 +23,40 @@ def write_atomically(path: Path, text: str) -> None:
     it was, no temporary file stays behind, and StorageError names the path and the reason. What a process
     of this machine left behind that was killed while it wrote into the folder is removed.
     """
-    temporary = path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.tmp")
+    _write([(path, text)])
+
+
+def write_pair(first: tuple[Path, str], last: tuple[Path, str]) -> None:
+    """Write two files of one folder, (path, text) each, of which the last one says that both are there.
+
+    Both are written completely under temporary names before anything is touched that is there: on a full disk
+    both are as they were. An earlier `last` goes before the first of them gets its name, so that whoever is
+    killed in between leaves no `last`, and never a new file beside an old one. Otherwise as `write_atomically`.
+    """
+    _write([first, last])
+
+
+def _write(texts: Sequence[tuple[Path, str]]) -> None:
+    path = texts[0][0]
+    written: list[tuple[Path, Path]] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_behind(path.parent)
         try:
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+            for path, text in texts:
+                temporary = path.with_name(f".{path.name}.{_HERE}-{os.getpid()}.tmp")
+                written.append((temporary, path))
+                with temporary.open("w", encoding="utf-8", newline="") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+            if len(texts) > 1:
+                path.unlink(missing_ok=True)
+            for temporary, path in written:
+                temporary.replace(path)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            for temporary, _ in written:
+                temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
@@ -70,8 +93,10 @@ def check_writable(path: Path) -> None:
     probe = path.with_name(f".{path.name}.{os.getpid()}.probe")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        probe.write_text("writable?", encoding="utf-8")
-        probe.unlink()
+        try:
+            probe.write_text("writable?", encoding="utf-8")
+        finally:
+            probe.unlink(missing_ok=True)  # a full disk takes its name, and then not its text
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 

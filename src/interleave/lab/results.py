@@ -3,8 +3,8 @@
     <root>/<profile>/<experiment>/<key>.csv    key, device, row, then the experiment's columns
     <root>/<profile>/<experiment>/<key>.json   provenance, column types, row count, the CSV's SHA-256
 
-The sidecar is written first and the CSV last, each renamed into place: a point exists when its CSV
-does. Does not know what is measured, nor when a point should be measured again: the key says that.
+Both are written completely before either gets its name, the sidecar first and the CSV last: a point exists
+when its CSV does. Does not know what is measured, nor when a point should be measured again: the key says that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interleave.lab.files import StorageError, write_atomically
+from interleave.lab.files import StorageError, write_pair
 from interleave.lab.point_table import ResultsError, Row, Value, column_types, csv_text, read_rows
 from interleave.lab.sidecar import SCHEMA_VERSION, line_of, read_sidecar
 
@@ -62,7 +62,8 @@ class PointStore:
         rows: at least one, all with the same columns; values bool, int, float, str or None.
         provenance: strict JSON with a `device`. replace: write over a point that is already there.
         Raises ValueError for rows that cannot be stored and for a point that is there already;
-        StorageError when the folder cannot be written: earlier points are untouched.
+        StorageError when the folder cannot be written: earlier points are untouched, also the one to be
+        replaced. Who is killed while replacing a point leaves the old one, the new one or none.
         """
         path = self.folder / f"{key}.csv"
         if _exists(path) and not replace:
@@ -79,12 +80,9 @@ class PointStore:
             "num_rows": len(rows),
             "csv_sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
+        told = json.dumps(sidecar, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
         try:
-            write_atomically(
-                path.with_suffix(".json"),
-                json.dumps(sidecar, indent=1, allow_nan=False, ensure_ascii=False) + "\n",
-            )
-            write_atomically(path, text)
+            write_pair((path.with_suffix(".json"), told), (path, text))
         except StorageError as error:
             kept = len(self.keys())
             raise StorageError(f"{error}; {kept} measured points are kept in {self.folder}") from error

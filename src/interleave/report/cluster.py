@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interleave.lab.devices import num_threads
-from interleave.lab.files import write_atomically
+from interleave.lab.files import write_atomically, write_pair
 from interleave.lab.work_list import Needs, run_all
 from interleave.report.layout import find_notebook, output_root, results_root
 from interleave.report.parameters import read_source
@@ -72,17 +72,26 @@ def left_files(page: Path, provenance: Mapping[str, Any], root: Path) -> dict[st
     folder = results_root(profile, root) / profile / slug
     paths = [page]
     for key in provenance["point_keys"]:
-        # The sidecar first: a point exists when its CSV does.
         paths += [folder / f"{key}.json", folder / f"{key}.csv"]
     return {str(path.relative_to(root)): path.read_text("utf8") for path in paths}
 
 
 def publish_files(files: Mapping[str, str], root: Path) -> None:
-    """Write what a run elsewhere left, pages last; files that are there already and equal stay."""
-    for name, text in sorted(files.items(), key=lambda item: item[0].endswith(".ipynb")):
-        path = root / name
-        if not (path.is_file() and path.read_text("utf8") == text):
-            write_atomically(path, text)
+    """Write what a run elsewhere left, pages last; what is there already and equal stays.
+
+    Whoever is killed meanwhile leaves each page old or new, and each point old, new or missing.
+    """
+    changed = {name for name, text in files.items() if not _holds(root / name, text)}
+    for table in (name for name in files if name.endswith(".csv")):
+        sidecar = f"{table.removesuffix('.csv')}.json"
+        if changed & {sidecar, table}:
+            write_pair((root / sidecar, files[sidecar]), (root / table, files[table]))
+    for page in (name for name in files if name.endswith(".ipynb") and name in changed):
+        write_atomically(root / page, files[page])
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text("utf8") == text
 
 
 def run_in_turn(
