@@ -6,9 +6,12 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+
+from interleave.lab.code_hash import SIMULATED_MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "interleave"
@@ -58,11 +61,22 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
 
 
-def existing(paths: list[Path]) -> list[str]:
-    return [module_name(path) for path in paths if path.exists()]
+def closure(module: str, without: Collection[str] = ()) -> set[str]:
+    """`module` and what it imports of the package, directly or not, as paths in it; `without` is not entered."""
+    found: set[str] = set()
+    todo = [module]
+    while todo:
+        name = todo.pop()
+        path = SRC / f"{name}.py"
+        if name in found or name in without or not path.is_file():
+            continue
+        found.add(name)
+        names = (other.split(".") for other in imported(path.read_text()))
+        todo += ["/".join(parts[1:]) for parts in names if parts[0] == "interleave"]
+    return found
 
 
-@pytest.mark.parametrize("module", existing(TORCH_FREE))
+@pytest.mark.parametrize("module", map(module_name, TORCH_FREE))
 def test_module_imports_no_torch(module: str) -> None:
     """Importing it, and all that it imports, leaves torch out: a simulation starts at once."""
     code = f"import sys, {module}; print('torch' in sys.modules)"
@@ -75,6 +89,17 @@ def test_module_imports_no_torch(module: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "False"
+
+
+def test_every_module_that_can_move_a_simulated_number_is_hashed_with_it() -> None:
+    """Of a sweep exactly its imports; of a timeline its own file too, without what reads and writes documents."""
+    storage = {"lab/files", "lab/paths"}
+    hashed = set(SIMULATED_MODULES) | {f"schedule/{path.stem}" for path in (SRC / "schedule").glob("*.py")}
+    swept = closure("lab/sweep_point", storage)
+    assert {name for name in swept if not name.startswith("schedule/")} == set(SIMULATED_MODULES)
+    assert swept <= hashed
+    documents = {*storage, "documents", "lab/code_hash", "lab/latency_file", "lab/provenance"}
+    assert closure("lab/timeline", documents) <= hashed | {"lab/timeline"}
 
 
 def test_kernels_have_few_users() -> None:

@@ -2,12 +2,13 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from interleave.lab.code_hash import code_hash, measured_sources
+from interleave.lab.code_hash import code_hash, measured_sources, simulation_code
 from interleave.lab.paths import repo_root
 from interleave.lab.provenance import cpu_name, git_state, name_in_cpuinfo, package_versions, provenance
 
@@ -125,6 +126,26 @@ def test_measured_sources_are_the_engine_and_the_experiment(tmp_path):
         measured_sources(root, tmp_path / "gone.py")
     with pytest.raises(ValueError, match=r"no Python files under .*schedule"):
         measured_sources(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lab/simulate_serve", "lab/slo_capacity", "engine/loop", "schedule/plan"])
+def test_the_code_of_a_simulation_follows_each_of_its_modules(tmp_path, name):
+    package = tmp_path / "src/interleave"
+    for each in ("schedule", "engine", "lab"):
+        shutil.copytree(repo_root() / "src/interleave" / each, package / each)
+    before = simulation_code(tmp_path)
+    assert before == simulation_code(repo_root())
+    assert before != simulation_code(tmp_path, "lab/timeline")
+    for other in ("lab/files", "lab/gate"):
+        (package / f"{other}.py").write_text("NEW = 1\n")
+    assert simulation_code(tmp_path) == before
+    with (package / f"{name}.py").open("a") as file:
+        file.write("NEW = 1\n")
+    assert simulation_code(tmp_path) != before
+    (package / f"{name}.py").unlink()
+    if not name.startswith("schedule/"):
+        with pytest.raises(ValueError, match=rf"cannot hash the code in .*{name}\.py"):
+            simulation_code(tmp_path)
 
 
 def test_no_torch_is_imported():

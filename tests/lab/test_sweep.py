@@ -164,7 +164,7 @@ def test_other_code_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path, small, said = tmp_path / "sweep.json", replace(GRID, loads=(0.5,), long_shares=(0.4,)), []
     run_sweep(small, SETTING, path, say=quiet)
     computed = counting(monkeypatch)
-    monkeypatch.setattr(sweeps, "simulation_code", lambda: "other")
+    monkeypatch.setattr(sweeps, "sweep_code", lambda: "other")
     run_sweep(small, SETTING, path, say=said.append)
     assert len(computed) == 3
     assert any("made by other code" in line for line in said)

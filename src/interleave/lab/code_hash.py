@@ -1,6 +1,6 @@
 """A hash of source code that only code moves: not comments, docstrings, layout or the Python version.
 
-Knows which folders decide what a measured point is. Does not know about points.
+Knows which folders and modules decide what a measured point is, and a simulated one. Does not know about points.
 """
 
 from __future__ import annotations
@@ -20,6 +20,17 @@ MEASURED_FOLDERS = (
 # Modules of the lab that make the numbers or the requests, and data that is neither code nor config.
 MEASURED_MODULES = ("arrivals", "corpus", "metrics", "quantiles", "serving", "trace", "workload")
 MEASURED_DATA = ("src/interleave/model/configs/*.json", "data/corpus/*.txt")
+# What a point of a sweep depends on, relative to the package, with all of `schedule`: `lab/sweep_point` and what it
+# imports, directly or not, less where files lie and how they are written. tests/test_architecture.py holds it to that.
+SIMULATED_MODULES = (
+    *(f"engine/{name}" for name in ("batched", "ladder", "log_recorder", "loop", "records")),
+    *(f"lab/{name}" for name in ("arrivals", "corpus", "deployment", "disaggregation", "fleet", "gap_histogram",
+                                 "latency_model", "metrics", "nnls", "plan_features", "published_calibration",
+                                 "published_runs", "quantiles", "reference", "replica", "request_table", "routing",
+                                 "simulate_serve", "simulated_executor", "simulator", "slo_capacity", "step_fit",
+                                 "step_prediction", "sweep_point", "tables", "token_times", "trace", "virtual_clock",
+                                 "workload")),
+)  # fmt: skip
 
 
 def measured_sources(root: Path, *more: Path) -> list[Path]:
@@ -40,6 +51,16 @@ def measured_sources(root: Path, *more: Path) -> list[Path]:
         if not path.is_file():
             raise ValueError(f"no source file {path}: cannot tell which code was measured")
     return sorted(found)
+
+
+def simulation_code(root: Path, *more: str) -> str:
+    """The hash of all code that a simulated number depends on; more: modules on top, named as in SIMULATED_MODULES.
+
+    Raises ValueError as `code_hash` does.
+    """
+    package = root / "src/interleave"
+    files = [package / f"{name}.py" for name in (*SIMULATED_MODULES, *more)]
+    return code_hash([*files, *(package / "schedule").glob("*.py")], root)
 
 
 def code_hash(paths: Iterable[Path], root: Path) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interleave.documents import read_document
-from interleave.lab.code_hash import code_hash
+from interleave.lab.code_hash import simulation_code
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
 from interleave.lab.paths import repo_root
@@ -33,13 +33,6 @@ from interleave.schedule.names import nearest
 
 SCHEMA_VERSION = 1
 COLUMNS = (*SweepPoint._fields, "rate", *METRICS)
-SIMULATION = (
-    *(f"engine/{name}" for name in ("batched", "ladder", "loop")),
-    *(f"lab/{name}" for name in ("gap_histogram", "latency_model", "plan_features", "quantiles", "request_table",
-                                 "simulated_executor", "simulator", "slo_capacity", "sweep_point", "token_times",
-                                 "virtual_clock", "workload")),
-)  # fmt: skip
-"""Modules that can move a simulated number, with all of `schedule`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +112,16 @@ def _header(grid: Grid, setting: SweepSetting) -> dict[str, Any]:
             "short_prompts": list(SHORT),
             "long_prompts": list(LONG),
         },
-        "code": simulation_code(),
+        "code": sweep_code(),
         "axes": {name: list(values) for name, values in asdict(grid).items()},
         "provenance": simulated_provenance(),
         "columns": list(COLUMNS),
     }
 
 
-def simulation_code() -> str:
-    """The hash of all code that a simulated number depends on."""
-    root = repo_root()
-    files = [root / f"src/interleave/{name}.py" for name in SIMULATION]
-    return code_hash([*files, *(root / "src/interleave/schedule").glob("*.py")], root)
+def sweep_code() -> str:
+    """The hash of all code that the numbers of a sweep depend on."""
+    return simulation_code(repo_root())
 
 
 def _stored(

@@ -17,13 +17,14 @@ from pydantic import BaseModel, ValidationError
 from interleave.documents import finding, read_document
 from interleave.engine.batched import StepOutcome
 from interleave.engine.loop import serve
+from interleave.lab.code_hash import simulation_code
 from interleave.lab.files import write_atomically
 from interleave.lab.latency_file import model_to_json
 from interleave.lab.latency_model import LatencyModel
+from interleave.lab.paths import repo_root
 from interleave.lab.provenance import simulated_provenance
 from interleave.lab.request_table import number_of
 from interleave.lab.simulator import Served, requests_of
-from interleave.lab.sweep import simulation_code
 from interleave.lab.trace import Trace
 from interleave.lab.workload import scaled_block_tokens, workload
 
@@ -83,11 +84,16 @@ def timeline_document(setting: TimelineSetting, policies: Sequence[str] = POLICI
             "model": model_to_json(setting.model),
         },
         "trace_sha256": trace.sha256,
-        "code": simulation_code(),
+        "code": timeline_code(),
         "provenance": simulated_provenance(),
         "requests": [list(row) for row in trace.rows],
         "runs": {policy: steps_of(setting.served(policy), trace, setting.model) for policy in policies},
     }
+
+
+def timeline_code() -> str:
+    """The hash of all code that the steps of a timeline depend on."""
+    return simulation_code(repo_root(), "lab/timeline")
 
 
 def steps_of(served: Served, trace: Trace, model: LatencyModel) -> list[list[Any]]:
