@@ -2,8 +2,9 @@
 
 ``{drawing} name`` puts in the picture with its caption and mark, an empty place, and the data as JSON in the page
 itself (a page opened from a file may fetch nothing). Its scripts in `_static` are loaded on that page only; the
-last one fills the place and hides the picture, and with ``:brief:`` leaves out what is there to play with. Reads
-what `interleave_values` loaded; knows no results.
+last one fills the place and hides the picture, and with ``:brief:`` leaves out what is there to play with. Where
+other code than today's simulated what is drawn, a box above it says so. Reads what `interleave_values` loaded; knows
+no results.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from interleave_values import FROM, VALUES_FILE, badge, nearest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from interleave.report.status import BADGE
+
 SCRIPTS = {
     "explorer": ("drawing.js", "explorer_chart.js", "explorer.js"),
     "timeline": ("drawing.js", "timeline_panel.js", "timeline.js"),
 }
+OUTDATED = "Other code than today's simulated it, and every number on this page that is taken from it: "
 
 
 class Drawing(SphinxDirective):
@@ -38,7 +42,16 @@ class Drawing(SphinxDirective):
         brief = " data-brief" if "brief" in self.options else ""
         place = f'<div class="il-play" id="il-{name}"{brief} hidden></div>'
         data = f'<script type="application/json" id="il-{name}-data">{spec["json"]}</script>'
-        return [nodes.raw("", place + data, format="html"), self.still(name, spec)]
+        shown = [nodes.raw("", place + data, format="html"), self.still(name, spec)]
+        return [self.outdated(name, spec["stale"]), *shown] if spec["stale"] else shown
+
+    def outdated(self, name: str, command: str) -> nodes.admonition:
+        """command: makes anew what is drawn."""
+        told = nodes.paragraph("", OUTDATED)
+        told += [nodes.literal("", command), nodes.Text(" makes it anew.")]
+        box = nodes.admonition("", nodes.title("", "This drawing is not up to date"), told)
+        box["classes"] += ["warning", BADGE, f"{BADGE}-{name}"]
+        return box
 
     def still(self, name: str, spec: dict[str, Any]) -> nodes.figure:
         picture = nodes.image("", uri=f"/book/{spec['picture']}", alt=spec["alt"])
@@ -46,8 +59,7 @@ class Drawing(SphinxDirective):
         caption = nodes.caption("", f"{spec['caption']} ", badge(spec["mark"]))
         still = nodes.figure("", picture, caption, classes=["il-still"], ids=[f"il-{name}-still"])
         still["il-drawing"] = name
-        if spec["experiment"]:
-            still["classes"].append(FROM + spec["experiment"])
+        still["classes"].append(FROM + (spec["experiment"] or name))
         return still
 
 

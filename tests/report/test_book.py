@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 from nbformat.v4 import new_output
-from toys.booklet import CSV, ROOT, TOY, copy_of_the_book, toy_notebook, write_toy
+from toys.booklet import CSV, ROOT, TOY, copy_of_the_book, say_it_was_made_by, toy_notebook, write_toy
 
-from interleave.report.badges import badge_faults
+from interleave.report.badges import badge_faults, shows
 from interleave.report.book import BookError, build_site, check_toc, documents, staged_toc
 from interleave.report.download import pack
 from interleave.report.marks import MARKS, badge_html, find_mark
 from interleave.report.runs import BOOK, PREVIEW, find_pages, load_runs
+from interleave.report.simulated import TIMELINE
 from interleave.report.site import check_site
 from interleave.report.values import reported_values, trace_values
 
@@ -110,6 +111,27 @@ def test_the_preview_takes_quick_runs_only_and_says_so(book: Path) -> None:
     assert "05_closed_batches" not in ladder  # a link to a page that this build lacks is text
     assert "This page awaits a run" in (book / "_build/preview/book/peers.html").read_text()
     assert snapshot(book / "_build/html") == before
+
+
+def test_a_drawing_that_other_code_simulated_says_so_wherever_it_is(book: Path, tmp_path: Path) -> None:
+    """One more build, of the preview; the committed site, made of today's simulations, has no such box."""
+    say_it_was_made_by(book, TIMELINE, "0" * 64)
+    build_site(book, PREVIEW, say=lambda line: None)
+    say_it_was_made_by(book, TIMELINE, TIMELINE.code())
+    preview = book / "_build/preview"
+    for name, told in (("timeline", True), ("index", True), ("explorer", False)):
+        html = (preview / f"book/{name}.html").read_text()
+        assert shows(html, "il-stale-timeline") == told
+        above = html.partition("il-play")[0]
+        assert ("This drawing is not up to date" in above) == (TIMELINE.path.as_posix() in above) == told
+        assert "This drawing is not up to date" not in (book / f"_build/html/book/{name}.html").read_text()
+    hidden = tmp_path / "book/index.html"
+    hidden.parent.mkdir()
+    hidden.write_text((preview / "book/index.html").read_text().replace("il-stale-timeline", ""))
+    fault = "book/index.html: draws the simulation timeline (stale), but carries no badge that says so"
+    assert badge_faults(tmp_path, [], ["timeline"]) == [fault]
+    assert badge_faults(preview, [], ["timeline"]) == []
+    assert badge_faults(tmp_path, [], ["explorer"]) == []
 
 
 def test_two_clean_builds_are_equal(book: Path, tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
-from toys.booklet import ROOT
+from toys.booklet import ROOT, say_it_was_made_by
 
 from interleave.lab.sweep import read_sweep
 from interleave.report.drawings import drawings
 from interleave.report.explorer import at, explorer_values, listed, picture, start
 from interleave.report.figures.explorer import explorer_alt, shown_loads
+from interleave.report.simulated import EXPLORER, SIMULATED, TIMELINE, simulation_states
 
 GRID = read_sweep(ROOT / "data/results/simulated/explorer.json")
 
@@ -61,3 +64,26 @@ def test_lists_are_read_aloud(numbers: list[int], text: str) -> None:
 def test_a_checkout_without_results_has_no_drawing(tmp_path: Any) -> None:
     assert drawings(tmp_path, [], tmp_path) == []
     assert [drawing.name for drawing in drawings(ROOT, [], ROOT)] == ["explorer", "timeline"]
+
+
+def test_a_simulation_is_stale_once_other_code_made_it(tmp_path: Path) -> None:
+    """Its drawing knows what makes it anew; one that is no such document is at fault."""
+    assert simulation_states(tmp_path) == []
+    shutil.copytree(ROOT / SIMULATED, tmp_path / SIMULATED)
+    for simulation in (EXPLORER, TIMELINE):
+        say_it_was_made_by(tmp_path, simulation, simulation.code())
+    assert [state.state for state in simulation_states(tmp_path)] == ["fresh", "fresh"]
+    assert [drawing.stale for drawing in drawings(tmp_path, [], tmp_path)] == [None, None]
+    for simulation in (EXPLORER, TIMELINE):
+        say_it_was_made_by(tmp_path, simulation, "0" * 64)
+        stale = {state.name: str(state) for state in simulation_states(tmp_path) if state.state == "stale"}
+        assert simulation.command in stale[simulation.name]
+        assert all(state.acceptable for state in simulation_states(tmp_path))
+    assert [drawing.stale for drawing in drawings(tmp_path, [], tmp_path)] == [
+        "interleave simulate sweep --json data/results/simulated/explorer.json",
+        "interleave simulate timeline --json data/results/simulated/timeline.json",
+    ]
+    (tmp_path / EXPLORER.path).write_text("{}")
+    broken = simulation_states(tmp_path)[0]
+    assert (broken.state, broken.acceptable) == ("broken", False)
+    assert "explorer.json: not a sweep" in str(broken)

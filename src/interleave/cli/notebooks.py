@@ -118,8 +118,9 @@ def check(quick: bool, page: str | None, record: bool) -> None:
     """Check the notebooks and the published pages: content, and whether they are up to date.
 
     Exit code 1 if a template is not in order, a page holds what it must not, or a page would look
-    different if it were rendered again. A page whose points are stale is listed; the book shows it with a
-    badge, and a built book that does not is at fault too.
+    different if it were rendered again. A page whose points are stale is listed, and so is a simulation that
+    the book draws and other code made; the book shows them with a badge, and a built book that does not is at
+    fault too.
 
     --reproduce measures all that one page (a notebook's name, or an executed notebook; with --quick, the
     quick run's) is made from once more, apart. A simulated or published number has to be equal, a measured
@@ -138,15 +139,18 @@ def check(quick: bool, page: str | None, record: bool) -> None:
         return
     if record:
         raise click.UsageError("--record files what --reproduce PAGE found; give both")
+    from interleave.lab.paths import repo_root
     from interleave.report.badges import built_without_badge
     from interleave.report.freshness import page_states, source_faults
     from interleave.report.layout import COMMITTED_PROFILES
+    from interleave.report.simulated import simulation_states
 
     faults = [*source_faults(), *built_without_badge(preview=quick)]
     states = page_states((*COMMITTED_PROFILES, "quick") if quick else COMMITTED_PROFILES)
-    for line in [*faults, *map(str, states)]:
+    simulations = simulation_states(repo_root())
+    for line in [*faults, *map(str, states), *map(str, simulations)]:
         click.echo(line)
-    wrong = len(faults) + sum(not state.acceptable for state in states)
+    wrong = len(faults) + sum(not state.acceptable for state in [*states, *simulations])
     click.echo(f"{len(states)} published pages checked, {wrong} things to put in order")
     click.get_current_context().exit(1 if wrong else 0)
 

@@ -170,7 +170,8 @@ def build_site(
         (build / "toc.yml").write_text(yaml.safe_dump(staged_toc(toc, pages), sort_keys=False), "utf8")
         say("building, with every warning an error")
         built = run_sphinx(root, build / "toc.yml", build / f"building-{site.name}")
-        if problems := check_site(built) + badge_faults(built, pages):
+        stale = [drawing.name for drawing in drawn if drawing.stale]
+        if problems := check_site(built) + badge_faults(built, pages, stale):
             raise BookError("\n".join(problems))
         say("checked: nothing is loaded from a network, no link is dead, every picture has its text")
         swap(built, root / site.output)

@@ -14,8 +14,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from interleave.lab.sweep import read_sweep
-from interleave.lab.timeline import read_timeline
 from interleave.report import explorer, timeline
 from interleave.report.figures.explorer import explorer_alt, explorer_caption, explorer_figure
 from interleave.report.figures.timeline import timeline_figure
@@ -24,9 +22,9 @@ from interleave.report.marks import Value, find_mark
 from interleave.report.phrases import duration
 from interleave.report.printed import spoken
 from interleave.report.runs import Page
+from interleave.report.simulated import EXPLORER, TIMELINE
 from interleave.report.status import counted
 
-SIMULATED = Path("data/results/simulated")
 DOTS_PER_INCH = 200
 STEP_TRACE = "step_trace"
 
@@ -34,7 +32,8 @@ STEP_TRACE = "step_trace"
 @dataclass(frozen=True)
 class Drawing:
     """data: JSON for the page's script; figure: what stays without one, with its alt text and caption;
-    experiment: the chapter whose points are drawn, if it is one's."""
+    experiment: the chapter whose points are drawn, if it is one's; stale: what makes the simulation anew that is
+    drawn, where other code than today's made it."""
 
     name: str
     mark: str
@@ -45,6 +44,7 @@ class Drawing:
     values: dict[str, Value] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
     experiment: str | None = None
+    stale: str | None = None
 
 
 def drawings(root: Path, pages: Sequence[Page], runs_root: Path) -> list[Drawing]:
@@ -53,9 +53,8 @@ def drawings(root: Path, pages: Sequence[Page], runs_root: Path) -> list[Drawing
     root: where the committed simulations lie; runs_root: below which the points behind the pages are stored.
     """
     found: list[Drawing] = []
-    path = root / SIMULATED / "explorer.json"
-    if path.is_file():
-        found.append(explorer_drawing(read_sweep(path), path.relative_to(root).as_posix()))
+    if (grid := EXPLORER.stored(root)) is not None:
+        found.append(explorer_drawing(grid, EXPLORER.path.as_posix()))
     lines = map(timeline_drawing, stored_timelines(root, pages, runs_root))
     return found + [drawing for drawing in lines if drawing is not None][:1]
 
@@ -69,6 +68,7 @@ def explorer_drawing(grid: dict[str, Any], source: str) -> Drawing:
         explorer_alt(grid),
         explorer_caption(grid),
         explorer.explorer_values(grid, source),
+        stale=EXPLORER.command if EXPLORER.is_stale(grid.get("code")) else None,
     )
 
 
@@ -79,9 +79,8 @@ def stored_timelines(root: Path, pages: Sequence[Page], runs_root: Path) -> Iter
             source = f"notebooks/{page.run.notebook}.ipynb"
             if (found := timeline.measured_timeline(points, page.mark, source)) is not None:
                 yield found
-    path = root / SIMULATED / "timeline.json"
-    if path.is_file():
-        yield timeline.simulated_timeline(read_timeline(path), path.relative_to(root).as_posix())
+    if (document := TIMELINE.stored(root)) is not None:
+        yield timeline.simulated_timeline(document, TIMELINE.path.as_posix())
 
 
 def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
@@ -110,6 +109,7 @@ def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
         values,
         {"timeline": table},
         None if line.mark == "simulated" else STEP_TRACE,
+        TIMELINE.command if line.mark == "simulated" and TIMELINE.is_stale(line.code) else None,
     )
 
 
@@ -173,6 +173,7 @@ def stage_drawings(found: Sequence[Drawing], folder: Path) -> dict[str, Any]:
         staged[drawing.name] = {
             "mark": mark.name,
             "experiment": drawing.experiment,
+            "stale": drawing.stale,
             "alt": drawing.alt,
             "caption": drawing.caption,
             "picture": f"{folder.name}/{drawing.name}.png",

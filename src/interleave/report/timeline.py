@@ -41,13 +41,15 @@ class Spike(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """The same requests under several policies. due_s: None where all are there from the start."""
+    """The same requests under several policies. due_s: None where all are there from the start; code: the hash of
+    the code that simulated them, as the document has it."""
 
     prompt_tokens: Mapping[int, int]
     due_s: Mapping[int, float] | None
     runs: Mapping[str, Sequence[Step]]
     mark: str
     source: str
+    code: str | None = None
 
 
 def simulated_timeline(document: Mapping[str, Any], source: str) -> Timeline:
@@ -60,6 +62,7 @@ def simulated_timeline(document: Mapping[str, Any], source: str) -> Timeline:
         runs,
         document["mark"],
         source,
+        document.get("code"),
     )
 
 

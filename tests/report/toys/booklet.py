@@ -14,8 +14,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from toys.peers import document, store
 
 from interleave.lab.peers.engines import OURS, PEERS
-from interleave.report.drawings import SIMULATED
 from interleave.report.marks import badge_html
+from interleave.report.simulated import EXPLORER, SIMULATED, TIMELINE, Simulation
 
 ROOT = Path(__file__).resolve().parents[3]
 TOY = "99_toy"
@@ -80,12 +80,14 @@ def toy_notebook() -> nbformat.NotebookNode:
 
 
 def copy_of_the_book(root: Path) -> Path:
-    """The book's sources with a toy page listed, and quoted on the front page, and a comparison stored, beside a
-    virtual environment that holds pages of its own."""
+    """The book's sources with a toy page listed, and quoted on the front page, simulations of today's code, and a
+    comparison stored, beside a virtual environment that holds pages of its own."""
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("pages", "__pycache__"))
     shutil.copytree(ROOT / SIMULATED, root / SIMULATED)
+    for simulation in (EXPLORER, TIMELINE):
+        say_it_was_made_by(root, simulation, simulation.code())
     front = root / "book/index.md"
     front.write_text(f"{front.read_text()}{QUOTE}")
     toc = yaml.safe_load((root / "_toc.yml").read_text())
@@ -101,6 +103,12 @@ def copy_of_the_book(root: Path) -> Path:
     (package / "README.md").write_text("# One\n\n### Three\n\n[dead](gone.md)")
     nbformat.write(new_notebook(cells=[new_markdown_cell("#### Deep")]), package / "demo.ipynb")
     return root
+
+
+def say_it_was_made_by(root: Path, simulation: Simulation, code: str) -> None:
+    """Give the stored document another hash of its code."""
+    path = root / simulation.path
+    path.write_text(path.read_text().replace(simulation.read(path)["code"], code))
 
 
 def write_toy(root: Path, notebook: nbformat.NotebookNode) -> None:
