@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,14 @@ def test_a_request_that_can_never_fit_is_refused_with_its_line(tmp_path: Path) -
     path = write(tmp_path / "t.csv", "due_s,prompt_tokens,new_tokens\n0.0,10,10\n1.0,600,40\n")
     done = CliRunner().invoke(main, ["simulate", "serve", "--trace", str(path), "--num-blocks", "9"])
     assert f"{path}:3: request 'r0001' can never fit: it needs 10 blocks of 64 tokens" in done.stderr
+
+
+def test_a_trace_that_fits_is_served_whatever_the_published_draw_needs(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "due_s,prompt_tokens,new_tokens\n0.0,10,10\n1.0,600,10\n")
+    found = tmp_path / "found.json"
+    arguments = ["--trace", str(path), "--num-blocks", "10", "--json", str(found)]
+    done = CliRunner().invoke(main, ["simulate", "serve", *arguments])
+    assert done.exit_code == 0, done.output
+    document = json.loads(found.read_text())
+    assert (document["num_completed"], document["saturated"]) == (2, None)
+    assert "saturated" not in done.stdout

@@ -74,8 +74,8 @@ def serve(
 ) -> None:
     """Simulate a long run of the published recipe, or a trace, in a fixed amount of memory.
 
-    Give one of --rate, --load and --trace. The saturated rate is measured first, by simulation, and
-    printed beside the result. Steps outside the range of the fitted model are counted and named.
+    Give one of --rate, --load and --trace. Without a trace the saturated rate is measured first, by simulation,
+    and printed beside the result. Steps outside the range of the fitted model are counted and named.
 
     \b
     Example:
@@ -103,8 +103,9 @@ def serve(
         except ValueError as error:
             raise ValueError(f"{trace}:{line}: {error}") from None
     model, machine = latency_model(latency), Fleet(served=served)
-    full = simulate_serve.saturated(machine, model, seed, scale)
+    full = None  # of the recipe, whose requests may not even fit the pool that a trace fits
     if rows is None:
+        full = simulate_serve.saturated(machine, model, seed, scale)
         rate = full["served_rate"] * load if load is not None else rate
         stream = simulate_serve.draw_rows(num_requests, rate or 0.0, seed, scale)
     else:
