@@ -154,3 +154,16 @@ def test_weights_are_timed_in_the_form_that_the_embedded_model_has() -> None:
     assert abs(matrix.mean()) < 0.02
     odd = four_bit_matrix(40, 50, torch.Generator().manual_seed(1))
     assert odd.shape == (40, 50)
+
+
+def test_what_runs_on_mps_is_not_taken_for_the_cpu(monkeypatch):
+    """One chip, two processors: another name, and a driver, which is what makes a number one of a GPU."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="device 'mps': this machine has no MPS device"):
+        place("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    there = place("mps")
+    assert there.device != HERE.device
+    assert (there.driver or "").startswith("MPS, macOS")
+    assert place("mps:0") == there
+    assert HERE.driver is None

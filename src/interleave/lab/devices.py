@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from dataclasses import dataclass
 
@@ -19,11 +20,16 @@ class Place:
 
 
 def place(kind: str) -> Place:
-    """What `cpu`, `cuda` or `cuda:1` means on this machine. Raises ValueError for a GPU it lacks."""
-    if not kind.startswith("cuda"):
+    """What `cpu`, `cuda`, `cuda:1` or `mps` means on this machine. Raises ValueError for a GPU it lacks."""
+    if not kind.startswith(("cuda", "mps")):
         return Place(cpu_name(), None, num_threads())
     import torch
 
+    if kind.startswith("mps"):
+        if not torch.backends.mps.is_available():
+            raise ValueError(f"device {kind!r}: this machine has no MPS device")
+        # On one chip with the CPU and without a name of its own: what runs on it is never taken for the CPU's.
+        return Place(f"{cpu_name()}, GPU", f"MPS, macOS {platform.mac_ver()[0]}", num_threads())
     if not torch.cuda.is_available():
         raise ValueError(f"device {kind!r}: this machine has no CUDA device")
     driver = f"{_nvidia_driver()}CUDA {torch.version.cuda}"
