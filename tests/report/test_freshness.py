@@ -10,7 +10,7 @@ import pytest
 from toys import counting
 
 from interleave.report import freshness
-from interleave.report.fingerprint import code_hash, figures_code_hash, imported_modules, page_key
+from interleave.report.fingerprint import figures_code_hash, imported_modules, notebook_code_hash, page_key
 from interleave.report.freshness import BROKEN, FRESH, RENDER, STALE, page_state, page_states, source_faults
 from interleave.report.normalise import as_text, normalise
 from interleave.report.notebook import setup
@@ -35,7 +35,7 @@ def published(write_notebook: Writer, out: Path, tmp_path: Path, monkeypatch: py
         cell.execution_count = number
     block = {
         "parameters": {**run.params.model_dump(mode="json"), "profile": "cpu", "measure": True},
-        "code": code_hash(notebook),
+        "code": notebook_code_hash(notebook),
         "figures_code": figures_code_hash(notebook),
         "point_keys": run._measured.keys,
     }

@@ -18,7 +18,7 @@ from interleave.lab.results import PointStore
 from interleave.report.drawings import drawings, stored_timelines, timeline_drawing
 from interleave.report.headlines import arrival_headlines, batch_headlines, headlines
 from interleave.report.marks import Value
-from interleave.report.peer_values import Stored, peer_values
+from interleave.report.peer_values import StoredComparison, peer_values
 from interleave.report.runs import Page, Run
 from interleave.report.tested_tables import record_values
 from interleave.report.values import reported_values, trace_values
@@ -125,7 +125,7 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     target = {"tpot_target_s": 0.12, "decode_step_s": 0.03, "num_steps": 1200, "rms_error": 0.031}
     checks = {"ours": [[1]], "openvino": [[1]], "vllm": [[2]]}
     for changes in ({"checks": checks}, {"machine": None}, {"target": target}):
-        known |= peer_values(Stored(document(code="another", **changes), "data")).keys()
+        known |= peer_values(StoredComparison(document(code="another", **changes), "data")).keys()
     records = {name: {"date": "2026-12-01T02:27:04Z", **found} for name, found in FOUND.items()}
     known |= {*record_values(records, ROOT), "tested.gpu", "repeated.count", "repeated.changed"}
     for page in sorted((ROOT / "book").glob("*.md")):

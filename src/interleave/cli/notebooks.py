@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from interleave.cli.errors import keeps
-from interleave.cli.options import CHANGES, EXECUTOR, PROFILES, given_changes, with_options
+from interleave.cli.options import CHANGES, EXECUTOR, given_changes, with_options
 from interleave.cli.terminal import progress, unwind_on_sigterm
+from interleave.report.layout import PROFILES
 
 
 @click.command()

@@ -43,7 +43,6 @@ SIMULATED = [
 ]
 """Of a simulated engine; a command's own stand before these in its help."""
 
-PROFILES = ("quick", "cpu", "gpu", "full")
 CHANGES = [
     click.option(
         "-p", "pairs", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from interleave.cli.options import CHANGES, PROFILES, given_changes, with_options
+from interleave.cli.options import CHANGES, given_changes, with_options
 from interleave.cli.terminal import unwind_on_sigterm
+from interleave.report.layout import PROFILES
 
 
 @click.command("try")

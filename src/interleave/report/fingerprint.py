@@ -31,7 +31,7 @@ def page_key(block: Mapping[str, Any]) -> str:
     return _hash(json.dumps([block[part] for part in KEY_PARTS], sort_keys=True))
 
 
-def code_hash(notebook: NotebookNode) -> str:
+def notebook_code_hash(notebook: NotebookNode) -> str:
     """The code cells, less the two parameter cells (parameters are hashed as values).
 
     Prose, tags, outputs and trailing white space make no difference.

@@ -17,7 +17,7 @@ from interleave.lab.results import PointStore
 from interleave.lab.tables import TableError
 from interleave.report.checks import faults
 from interleave.report.evidence import chapters, keys_of, stored_results
-from interleave.report.fingerprint import KEY_PARTS, code_hash, figures_code_hash, page_key
+from interleave.report.fingerprint import KEY_PARTS, figures_code_hash, notebook_code_hash, page_key
 from interleave.report.layout import (
     COMMITTED_PROFILES,
     executed_folder,
@@ -88,7 +88,7 @@ def page_state(path: Path, profile: str, root: Path | None = None) -> PageState:
     if stale:
         return PageState(path.stem, profile, STALE, stale)
     changed = []
-    if block["code"] != code_hash(source.notebook):
+    if block["code"] != notebook_code_hash(source.notebook):
         changed.append("the notebook's code changed")
     if block["figures_code"] != figures_code_hash(source.notebook):
         changed.append("the code that draws changed")

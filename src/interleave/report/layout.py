@@ -11,6 +11,7 @@ from pathlib import Path
 from interleave.lab.paths import repo_root
 from interleave.schedule.names import hint
 
+PROFILES = ("quick", "cpu", "gpu", "full")
 COMMITTED_PROFILES = ("cpu", "gpu")
 OUT_VARIABLE = "INTERLEAVE_OUT"
 

@@ -9,12 +9,12 @@ from interleave.lab.peers.engines import OURS, PEERS, engine_label
 from interleave.lab.peers.ratios import QUANTITIES
 from interleave.lab.peers.report_lines import amount
 from interleave.lab.peers.targets import grades
-from interleave.report.peer_values import Stored
+from interleave.report.peer_values import StoredComparison
 from interleave.report.printed import MAX_COLUMNS, MISSING
 from interleave.report.status import aligned
 
 
-def peer_tables(stored: Stored | None) -> dict[str, Any]:
+def peer_tables(stored: StoredComparison | None) -> dict[str, Any]:
     """`peers-targets`: what was asked for; `peers-ratios`: work by peer; `peers-best`: the best peer of each
     work; `peers-engines`: versions, flags."""
     if stored is None:

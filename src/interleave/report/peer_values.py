@@ -25,14 +25,14 @@ AGREES = "the same"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredComparison:
     """A stored comparison: its sidecar and where it lies, relative to the checkout."""
 
     sidecar: Mapping[str, Any]
     source: str
 
 
-def stored_comparison(site: str, root: Path) -> Stored | None:
+def stored_comparison(site: str, root: Path) -> StoredComparison | None:
     """The newest completed comparison of a site's tier below `root`; None if there is none.
 
     What an earlier one alone has (another peer, another workload) is added to it, if it was made by the
@@ -61,7 +61,7 @@ def stored_comparison(site: str, root: Path) -> Stored | None:
         "own": _newest([part["own"] for part in alike]),
         "target": _newest([{"target": part["target"]} for part in alike])["target"],
     }
-    return Stored(merged, str(store.folder.relative_to(root)))
+    return StoredComparison(merged, str(store.folder.relative_to(root)))
 
 
 def _newest(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _conditions(sidecar: Mapping[str, Any]) -> list[Any]:
     return [sidecar["code"], sidecar["device"], sidecar["threads"], chosen]
 
 
-def peer_values(stored: Stored | None) -> dict[str, Value]:
+def peer_values(stored: StoredComparison | None) -> dict[str, Value]:
     """`peers.<name>`: where and when, which peers gave the same tokens, and each ratio."""
     if stored is None:
         return {}

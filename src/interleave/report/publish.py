@@ -14,12 +14,10 @@ from pathlib import Path
 from interleave.report.cluster import left_files, publish_files
 from interleave.report.difference import changed_parameters
 from interleave.report.freshness import BROKEN, FRESH, page_state
-from interleave.report.layout import executed_folder, failed_folder, output_root, tried_root
+from interleave.report.layout import PROFILES, executed_folder, failed_folder, output_root, tried_root
 from interleave.report.runner import refuse_unwritable
 from interleave.report.runs import Page
 from interleave.report.tries import read_page
-
-PROFILES = ("quick", "cpu", "gpu", "full")
 
 
 def publish_try(path: Path, profile: str | None = None) -> list[str]:

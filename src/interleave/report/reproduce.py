@@ -21,13 +21,13 @@ from interleave.report.difference import BEYOND, RUN_FIELDS, Difference, Moved, 
 from interleave.report.freshness import FRESH
 from interleave.report.layout import (
     COMMITTED_PROFILES,
+    PROFILES,
     executed_folder,
     find_notebook,
     output_root,
     reproduced_root,
 )
 from interleave.report.parameters import ParameterizedSource, plain_values, read_source
-from interleave.report.publish import PROFILES
 from interleave.report.readings import plain
 from interleave.report.runner import run_notebook
 from interleave.report.runs import Page

@@ -23,7 +23,7 @@ from interleave.lab.paths import repo_root
 from interleave.lab.timing import timing_lock
 from interleave.report.checks import faults, numbers
 from interleave.report.execute import Execution, execute
-from interleave.report.fingerprint import code_hash, figures_code_hash, page_key
+from interleave.report.fingerprint import figures_code_hash, notebook_code_hash, page_key
 from interleave.report.kernel import kernel_environment
 from interleave.report.layout import (
     OUT_VARIABLE,
@@ -33,6 +33,7 @@ from interleave.report.layout import (
     results_root,
 )
 from interleave.report.normalise import as_text, normalise
+from interleave.report.notebook import FORCE_VARIABLE
 from interleave.report.parameters import (
     ParameterizedSource,
     command_line,
@@ -43,7 +44,6 @@ from interleave.report.parameters import (
 )
 from interleave.report.progress import CHANNEL_VARIABLE
 
-FORCE_VARIABLE = "INTERLEAVE_FORCE"
 LIMIT_FACTOR, LIMIT_EXTRA_S = 5.0, 120.0  # a run five times slower than expected is still a run
 
 
@@ -170,7 +170,7 @@ def _judge(
         raise RunFailed(_keep(execution.notebook, source, execution.failure, root))
     measured = heard.get("measured", {})
     parts: dict[str, Any] = {
-        "code": code_hash(execution.notebook),
+        "code": notebook_code_hash(execution.notebook),
         "parameters": plain_values(params),
         "figures_code": figures_code_hash(execution.notebook),
         "point_keys": sorted(measured.get("point_keys", [])),
