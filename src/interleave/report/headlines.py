@@ -69,14 +69,14 @@ def arrival_headlines(rows: pd.DataFrame) -> Headlines:
     longest = classes.index.max()
     settings = {"near_load": f"{near:.0%}", "high_load": f"{high:.0%}", "low_load": f"{low:.0%}"}
     settings["longest"] = f"{longest:,} tokens"
-    served = table[table["load"] == low]["served_rate"]
-    texts = {"served_low_spread": f"{served.max() / served.min() - 1:.1%}"}
+    texts: dict[str, str] = {}
     engines = list(table["engine"].unique())
     stalls = {engine: arrivals.at(table, engine, near, "worst_gap_s") for engine in engines}
-    rates = {engine: arrivals.at(table, engine, high, "served_rate") for engine in engines}
     firsts = {engine: float(classes.loc[longest, engine]) for engine in classes.columns}
     texts |= told("stall", stalls, duration, "shorter", "longer")
-    texts |= told("served_high", rates, lambda rate: f"{spoken(rate, 3)} requests/s", "less", "more")
+    for name, load in (("low", low), ("high", high)):
+        rates = {engine: arrivals.at(table, engine, load, "served_rate") for engine in engines}
+        texts |= told(f"served_{name}", rates, lambda rate: f"{spoken(rate, 3)} requests/s", "less", "more")
     for name in ("tpot", "ttft"):
         usual = {engine: arrivals.at(table, engine, near, f"{name}_s") for engine in engines}
         texts |= told(f"usual_{name}", usual, duration, "shorter", "longer")

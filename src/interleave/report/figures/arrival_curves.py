@@ -6,6 +6,8 @@ apart; measures nothing.
 
 from __future__ import annotations
 
+from string import ascii_lowercase
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -225,23 +227,28 @@ def verdicts(
     low, high = loads[0], loads[-1]
     near = min(loads, key=lambda load: abs(load - 0.85))
     there = abs(near - 0.85) < 0.03
-    rows: list[tuple[str, str, bool | None]] = []
+    rows: list[tuple[str, str, str, bool | None]] = []
     slow = table[table["load"] == low]
     # Between engines, not against the arriving rate: the span of a short trace is longer than its
     # arrivals by the time that the last request takes, whoever serves it.
     spread = float(slow["served_rate"].max() / slow["served_rate"].min())
     held = spread <= 1.1 if low <= 2 / 3 else None
-    rows.append((f"every engine serves the same rate at {low:g} x, within 10%", f"{spread:.2f} x", held))
-    for engine in sorted({"chunked", "mixed", "paged"} & engines):
+    rows.append(("1", f"every engine serves the same rate at {low:g} x, within 10%", f"{spread:.2f} x", held))
+    for letter, engine in zip("abc", ("chunked", "mixed", "paged"), strict=True):
+        if engine not in engines:
+            continue
         share = at(table, engine, high, "served_rate") / capacity
         held = share <= 0.9 if engine == "paged" else abs(share - 1.0) <= 0.05
         claim = "at most 0.90" if engine == "paged" else "within 5%"
         text = f"{engine} {claim} of capacity at {high:g} x"
-        rows.append((text, f"{share:.2f} of capacity", held if high > 1.0 else None))
-    for engine in sorted({"paged", "whole"} & engines if "chunked" in engines else ()):
+        rows.append((f"2{letter}", text, f"{share:.2f} of capacity", held if high > 1.0 else None))
+    for letter, engine in zip("ab", ("paged", "whole"), strict=True):
+        if not {engine, "chunked"} <= engines:
+            continue
         ratio = at(table, engine, near, "worst_gap_s") / at(table, "chunked", near, "worst_gap_s")
         rows.append(
             (
+                f"3{letter}",
                 f"worst gap of {engine} at {near:g} x at least twice chunked's",
                 f"{ratio:.1f} x",
                 ratio >= 2 if there else None,
@@ -250,13 +257,14 @@ def verdicts(
     if {"whole", "chunked"} <= engines:
         longest = classes.index.max()
         ratio = float(classes.loc[longest, "chunked"] / classes.loc[longest, "whole"])
-        text = f"TTFT of {longest}-token prompts at {near:g} x no better chunked than whole"
-        rows.append((text, f"{ratio:.2f} x", ratio >= 1.0 if there else None))
-    for line in agreement.to_dict("records"):
+        text = f"TTFT of {longest:.0f}-token prompts at {near:g} x no better chunked than whole"
+        rows.append(("4", text, f"{ratio:.2f} x", ratio >= 1.0 if there else None))
+    for letter, line in zip(ascii_lowercase, agreement.to_dict("records"), strict=False):
         latency = max(line["TTFT [%]"], line["worst gap [%]"])
         rate = line["served rate [%]"]
         rows.append(
             (
+                f"5{letter}",
                 f"simulator beside {line['engine']}: served rate within 5%, TTFT and worst gap within 25%",
                 f"{rate:.1f}%, {line['TTFT [%]']:.0f}% and {line['worst gap [%]']:.0f}%",
                 bool(rate <= 5 and latency <= 25),
@@ -264,8 +272,8 @@ def verdicts(
         )
     words = {True: "held", False: "missed", None: "open"}
     return pd.DataFrame(
-        [(claim, found, words[held]) for claim, found, held in rows],
-        columns=["predicted", "measured", "verdict"],
+        [(number, claim, found, words[held]) for number, claim, found, held in rows],
+        columns=["no.", "predicted", "measured", "verdict"],
     )
 
 
@@ -277,7 +285,7 @@ def graded(rows: pd.DataFrame, _params: BaseModel) -> pd.DataFrame:
     found = verdicts(table, class_table(rows, near), reference_capacity(rows), agreement_table(rows))
     return pd.DataFrame(
         {
-            "no.": [str(number) for number in range(1, len(found) + 1)],
+            "no.": found["no."],
             "quantity": found["predicted"],
             "predicted": None,
             "measured": found["measured"],
