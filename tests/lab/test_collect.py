@@ -30,14 +30,15 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def measured(
     store: PointStore, monkeypatch: pytest.MonkeyPatch, third: Any = None, *, force: bool = False
 ) -> tuple[Measured, list[str]]:
-    """Collect made-up points, and the labels of those that were measured. third: called while that point is."""
+    """Collect made-up points, and the labels of those that were measured. third: called while that point is; force:
+    measure what is there too, and find larger numbers."""
     labels: list[str] = []
 
     def measure(point: Any, *_: Any) -> list[dict[str, Any]]:
         labels.append(point.label)
         if third is not None and len(labels) == 3:
             third()
-        return [{"label": point.label, "number": number} for number in range(500)]
+        return [{"label": point.label, "number": number} for number in range(500 * force, 500 * force + 500)]
 
     monkeypatch.setattr(closed_batches, "measure", measure)
     params = closed_batches.Params()
@@ -70,7 +71,7 @@ def test_a_disk_that_fills_up_while_a_run_is_going(root: Path, monkeypatch: pyte
 def test_a_disk_that_fills_up_while_points_are_measured_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every point can be read afterwards: what is forced replaces a point, or leaves it as it was."""
+    """Every point can be read afterwards: two are new, and from the one that found no room on all are old."""
     store = PointStore(root, "quick", "closed_batches")
     before, labels = measured(store, monkeypatch)
     full = full_disk(6000)  # the sidecar still fits
@@ -83,8 +84,10 @@ def test_a_disk_that_fills_up_while_points_are_measured_again(
         full.__exit__(None, None, None)
     assert not list(store.folder.glob(".*"))
     again, labels = measured(store, monkeypatch)
-    assert (labels, again.keys, again.rows) == ([], before.keys, before.rows)
-    assert measured(store, monkeypatch, force=True)[1] == [rows[0]["label"] for rows in before.rows]
+    assert (labels, again.keys, again.rows[2:]) == ([], before.keys, before.rows[2:])
+    new, labels = measured(store, monkeypatch, force=True)
+    assert labels == [rows[0]["label"] for rows in before.rows]
+    assert again.rows[:2] == new.rows[:2] != before.rows[:2]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights as POSIX has them")

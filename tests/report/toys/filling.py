@@ -1,4 +1,7 @@
-"""An experiment under whose third point the disk fills up, or its folder is closed, where the variable says so."""
+"""An experiment under whose third point the disk fills up, or its folder is closed, where the variable says so.
+
+What it measures then is something else, so that a point that was replaced can be told from the one before.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,8 @@ def measure(point: Point, setting: None, earlier: Mapping[str, list[Row]]) -> li
         Path(os.environ["INTERLEAVE_OUT"], "data/results/cpu/filling").chmod(0o555)
         if os.geteuid() == 0:
             os.seteuid(NOBODY)  # rights mean nothing to root
-    return [{"run": run, "share": 0.1 * point.config["number"] + run / 1000} for run in range(100)]
+    share = 0.1 * point.config["number"] + (0.05 if fault else 0.0)
+    return [{"run": run, "share": share + run / 1000} for run in range(100)]
 
 
 PARAMETERS_CELL = """\
