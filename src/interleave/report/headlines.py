@@ -68,7 +68,7 @@ def arrival_headlines(rows: pd.DataFrame) -> Headlines:
     classes = arrivals.class_table(rows, near)
     longest = classes.index.max()
     settings = {"near_load": f"{near:.0%}", "high_load": f"{high:.0%}", "low_load": f"{low:.0%}"}
-    settings["longest"] = f"{longest:,} tokens"
+    settings["longest"] = f"{longest:,.0f} tokens"  # a column that simulated rows leave empty holds floats
     texts: dict[str, str] = {}
     engines = list(table["engine"].unique())
     stalls = {engine: arrivals.at(table, engine, near, "worst_gap_s") for engine in engines}

@@ -167,7 +167,7 @@ def class_figure(table: pd.DataFrame) -> Figure:
         ends.append((engine, float(values.index[-1]), float(values.iloc[-1])))
     axis.set_xscale("log", base=2)
     plain_log(axis)
-    axis.set_xticks(table.index, [str(length) for length in table.index])
+    axis.set_xticks(table.index, [f"{length:.0f}" for length in table.index])
     axis.set_xlabel("prompt length (tokens)")
     axis.set_ylabel("median TTFT (s)")
     axis.set_title("Time to first token by prompt length")
