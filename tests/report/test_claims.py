@@ -80,7 +80,9 @@ def test_both_halves_of_a_shorter_step_count(
     assert found.verdict == verdict
     assert found.found.text == f"{simulated['p01']:.2f} requests/s"
     assert f"peak of today is {simulated['o02']:.2f}, the published one 4.08" in found.why
-    assert ("where the step stays" in found.why) == (stored is not None)
+    assert ("the second half, that the rate stays where the step does: 1." in found.why) == (
+        stored is not None
+    )
 
 
 def test_what_needs_another_chapter_says_so() -> None:
@@ -125,6 +127,7 @@ def test_the_uniform_batch_decides_a_claim_and_its_opposite(
     assert (found["k01"].verdict, found["p07"].verdict) == verdicts
     assert "1.0% of paged's wall time" in found["k01"].why
     assert found["k01"].found.mark == "measured-cpu"
+    assert found["k01"].found.text == ("3.5% less" if chunked_s < 10 else "5.0% more")
 
 
 @pytest.mark.parametrize(("one_s", "verdict"), [(0.12, HOLDS), (0.5, FAILS)])

@@ -107,7 +107,7 @@ def uniform_batch(row: Published, evidence: Evidence) -> Finding:
     measured = evidence.measured("closed_batches", batch("uniform", "chunked", "paged"))
     if measured is None:
         return Finding(None, AWAITS, "needs the chapter on closed batches")
-    text = f"{spoken(100 * (1 - measured), 2)}% less"
+    text = f"{spoken(100 * abs(1 - measured), 2)}% {'less' if measured <= 1 else 'more'}"
     share = evidence.measured("closed_batches", _copy_share)
     why = "the copy's share of paged's wall time is not known here"
     if share is not None:
@@ -278,14 +278,17 @@ def faster_step(row: Published, evidence: Evidence) -> Finding:
             f"; the model's peak of today is {spoken(today, 3)}, the published one {spoken(published, 3)}, and so scaled "
             f"it is {spoken(scaled, 3)}"
         )
-    for place, measure in (
-        ("for the A10 without its floor", published_halves.rate_without_floor),
-        ("for recorded decode here", published_halves.rate_here),
-    ):
-        unmoved = evidence.measured("recorded_decode", _of_rows(measure))
-        if unmoved is not None:
-            held.append(published_halves.stays(unmoved))
-            why += f"; where the step stays, the rate is {spoken(unmoved, 3)} times as high {place}"
+    unmoved = {
+        "the A10 without its floor": evidence.measured(
+            "recorded_decode", _of_rows(published_halves.rate_without_floor)
+        ),
+        "recorded decode here": evidence.measured("recorded_decode", _of_rows(published_halves.rate_here)),
+    }
+    known = {place: rate for place, rate in unmoved.items() if rate is not None}
+    held += [published_halves.stays(rate) for rate in known.values()]
+    if known:
+        rates = ", ".join(f"{spoken(rate, 3)} times by {place}" for place, rate in known.items())
+        why += f"; the second half, that the rate stays where the step does: {rates}"
     return Finding(first.found, HOLDS if all(held) else PARTLY if any(held) else FAILS, why)
 
 

@@ -25,7 +25,7 @@ PHASE_LOOKS: dict[str, tuple[str, float]] = {  # colour and height
     "held": ("#999999", 0.42),
 }
 PHASE_WORDS = {"held": "ended, still computed"}
-SPIKE_COLOR = "#D55E00"
+SPIKE_COLOR = "#A50F15"  # dark enough to show on the bars
 ABOVE = f"above {SPIKE_FACTOR:g} median gaps"
 """What makes a gap a spike."""
 
