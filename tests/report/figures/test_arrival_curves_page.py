@@ -73,12 +73,8 @@ def test_a_figure_marks_what_was_measured_and_draws_a_line_for_the_rest() -> Non
     markers, line = (list(map(float, each.get_xdata())) for each in (served.lines[0], served.lines[-1]))
     assert markers == [0.5, 0.8]
     assert line == [0.5, 0.65, 0.8]
-    per_token = figure.axes[3]  # of which no simulated run keeps anything
-    assert [len(each.get_xdata()) for each in per_token.lines] == [
-        2,
-        2,
-        2,
-    ]  # markers and the ends of their bars
+    per_token = figure.axes[3]  # no simulated run keeps anything of it: markers and the ends of their bars
+    assert [len(each.get_xdata()) for each in per_token.lines] == [2, 2, 2]
 
 
 def test_the_simulator_goes_on_between_the_measured_loads() -> None:

@@ -2,8 +2,9 @@
 
 Every engine replays the same traces. Rates are multiples of one reference capacity, the served
 rate of `chunked` at its usual budget with every request waiting from the start; it is the first point,
-and the others read it, so that all of them, at any budget, use one absolute rate per load. Between the measured loads the simulator
-goes on, with a step-time model fitted to a run of each engine that no curve shows. Does not draw.
+and the others read it, so that all of them, at any budget, use one absolute rate per load. Between the
+measured loads the simulator goes on, with a step-time model fitted to a run of each engine that no curve
+shows. Does not draw.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {
         **CPU_PROFILE,
-        "loads": (0.5, 0.7, 0.85, 1.2),  # a trace lasts as long as its load is low; below, nobody waits
+        "loads": (0.5, 0.7, 0.85, 1.2),  # a trace at less lasts longer
         "num_requests": 100,
         "near_seeds": (1, 2),
         "max_rows": 32,
