@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
@@ -11,10 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from interleave.lab.code_hash import SIMULATED_MODULES
+from interleave.lab.code_hash import MEASURED_MODULES, SIMULATED_MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "interleave"
+LAB = SRC / "lab"
+KEEPING = {
+    "documents",
+    *(f"lab/{name}" for name in ("choices", "code_hash", "devices", "files", "latency_fields", "latency_file",
+                                 "machine_store", "measure", "paths", "point_table", "provenance", "results", "sidecar",
+                                 "tables", "timing")),
+}  # fmt: skip
+"""What finds, keeps and describes points; none of it moves a number."""
 KERNEL_USERS = {
     "src/interleave/model/attention/triton.py",
     "src/interleave/model/ops/triton.py",
@@ -100,6 +109,17 @@ def test_every_module_that_can_move_a_simulated_number_is_hashed_with_it() -> No
     assert swept <= hashed
     documents = {*storage, "documents", "lab/code_hash", "lab/latency_file", "lab/provenance"}
     assert closure("lab/timeline", documents) <= hashed | {"lab/timeline"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (LAB / "experiments").glob("[!_]*.py")))
+def test_every_module_that_can_move_a_measured_number_is_hashed_with_it(name: str) -> None:
+    """Of an experiment exactly its imports in the lab, less those that find, keep and describe points. `serving` is
+    not entered: what only a target for the step needs is named where there is one."""
+    experiment = importlib.import_module(f"interleave.lab.experiments.{name}")
+    found = closure(f"lab/experiments/{name}", KEEPING | {"lab/serving"})
+    own = {f"lab/experiments/{name}", *(f"lab/{module}" for module in MEASURED_MODULES)}
+    wanted = {path for path in found - own if path.startswith("lab/")}
+    assert {f"lab/{module}" for module in getattr(experiment, "MODULES", ())} == wanted
 
 
 def test_kernels_have_few_users() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from interleave.lab.published import compare_rows, error_of, published_document, published_lines
-from interleave.lab.published_calibration import best, calibrate, observations
+from interleave.lab.published_calibration import calibrate, observations
 from interleave.lab.published_runs import SMALL_POOL_BLOCKS, SPEAKS, PublishedRuns
 from interleave.lab.reference import Published, load_published
-from interleave.lab.step_fit import Fit
+from interleave.lab.step_fit import Fit, best_fit
 
 
 @cache
@@ -46,8 +46,8 @@ def test_other_rows_are_refused() -> None:
 
 
 def test_one_sync_a_step_fits_best() -> None:
-    assert best(fits()).model.overlap == "step_floor"
-    assert best(fits()).rms < 0.015
+    assert best_fit(fits()).model.overlap == "step_floor"
+    assert best_fit(fits()).rms < 0.015
 
 
 def test_the_small_pool() -> None:
@@ -76,7 +76,7 @@ def test_scoring(change: dict[str, Any], simulated: float, error: float) -> None
 
 def test_holdout_rows() -> None:
     """The target is a median of 3%; these are the rows that the model meets or comes close to."""
-    runs = PublishedRuns(best(fits()).model)
+    runs = PublishedRuns(best_fit(fits()).model)
     errors = {one["id"]: abs(one["error"]) for one in compare_rows(load_published(), runs, ("holdout",))}
     assert set(errors) == {one.id for one in load_published() if one.use == "holdout"}
     assert sorted(errors.values())[len(errors) // 2] < 0.03

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interleave.lab.latency_model import OVERLAPS, LatencyModel, StepTimer
 from interleave.lab.nnls import nnls
 from interleave.lab.plan_features import Features
-from interleave.lab.step_fit import Observed, Problem, compare, fit, predicted
+from interleave.lab.step_fit import Observed, Problem, best_fit, compare, fit, predicted
 
 TRUE_S = {"positions": 6e-5, "prefill_attended": 8e-9, "decode_rows": 4e-4, "decode_attended": 2e-7}
 
@@ -126,3 +126,27 @@ def test_the_short_way_to_a_range_says_the_same(forwards: int, positions: int) -
     model = LatencyModel("additive", {}, fitted={"forwards": (1, 2), "positions": (3, 12)})
     step = Features(forwards, positions)
     assert StepTimer(model).within(step) == (not model.outside(step))
+
+
+def test_noise_leaves_the_mean_where_it_is() -> None:
+    """Times that scatter by a third around a known model: what is fitted adds up to what was measured.
+
+    Errors relative to the measured times would find a tenth less.
+    """
+    truth = LatencyModel("additive", TRUE_S, fixed_s=0.001)
+    noise, steps = np.random.default_rng(0), random_steps(3000)
+    seconds = [truth.step_s(step) * noise.gamma(9.0, 1 / 9.0) for step in steps]
+    observed = [
+        Observed(str(n), [step], time) for n, (step, time) in enumerate(zip(steps, seconds, strict=True))
+    ]
+    found = fit(Problem.of(observed), "additive", 0.0).model
+    assert sum(map(found.step_s, steps)) == pytest.approx(sum(seconds), rel=0.01)
+    assert sum(map(found.step_s, steps)) == pytest.approx(sum(map(truth.step_s, steps)), rel=0.02)
+
+
+def test_the_best_fit_is_the_one_of_least_deviance() -> None:
+    truth = LatencyModel("step_floor", TRUE_S, floor_s=0.02)
+    steps = random_steps(200)
+    fits = compare(Problem.of([Observed(str(n), [s], truth.step_s(s)) for n, s in enumerate(steps)]), [0.02])
+    assert best_fit(fits) is fits["step_floor"]
+    assert fits["step_floor"].deviance < 1e-9 < fits["additive"].deviance

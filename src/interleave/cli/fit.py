@@ -18,10 +18,11 @@ def latency_model(source: str) -> Any:
         from interleave.lab.latency_file import read_model
 
         return read_model(Path(source))
-    from interleave.lab.published_calibration import best, calibrate
+    from interleave.lab.published_calibration import calibrate
     from interleave.lab.reference import load_published
+    from interleave.lab.step_fit import best_fit
 
-    return best(calibrate(load_published())).model
+    return best_fit(calibrate(load_published())).model
 
 
 @click.command()

@@ -21,6 +21,7 @@ from interleave.lab.serving import (
     serve_discarded,
     trace_engine,
 )
+from interleave.lab.step_fit import best_fit
 from interleave.lab.step_prediction import step_predictor
 from interleave.lab.step_traces import TimedStep, fit_steps, served_of, timed_steps
 from interleave.lab.trace import Trace
@@ -43,7 +44,7 @@ def fit_row(
         serve_discarded(engine, requests)
         log = serve_checked(engine, requests)
         steps += timed_steps(served_of(name, engine_settings(engine)), log.requests, log.steps)
-    fit = min(fit_steps(steps).values(), key=lambda each: each.rms)
+    fit = best_fit(fit_steps(steps))
     rows = min(choices["max_rows"], len(requests))
     # Every row in the middle of its answer, at the mean length.
     attended = rows * statistics.mean(len(each.prompt) + each.max_new_tokens / 2 for each in requests)

@@ -17,8 +17,10 @@ MEASURED_FOLDERS = (
     "src/interleave/engine",
     "kernels/interleave_kernels",
 )
-# Modules of the lab that make the numbers or the requests, and data that is neither code nor config.
+# Modules of the lab that make the numbers or the requests.
 MEASURED_MODULES = ("arrivals", "corpus", "metrics", "quantiles", "serving", "trace", "workload")
+# How torch's threads wait for each other, and data that is neither code nor configuration.
+MEASURED_FILES = ("src/interleave/openmp.py",)
 MEASURED_DATA = ("src/interleave/model/configs/*.json", "data/corpus/*.txt")
 # What a point of a sweep depends on, relative to the package, with all of `schedule`: `lab/sweep_point` and what it
 # imports, directly or not, less where files lie and how they are written. tests/test_architecture.py holds it to that.
@@ -45,6 +47,7 @@ def measured_sources(root: Path, *more: Path) -> list[Path]:
             raise ValueError(f"no Python files under {root / folder}: cannot tell which code was measured")
         found.update(path.resolve() for path in files)
     found.update((root / f"src/interleave/lab/{name}.py").resolve() for name in MEASURED_MODULES)
+    found.update((root / name).resolve() for name in MEASURED_FILES)
     for pattern in MEASURED_DATA:
         found.update(path.resolve() for path in root.glob(pattern))
     for path in more:

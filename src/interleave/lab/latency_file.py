@@ -16,7 +16,7 @@ from interleave.lab.files import write_atomically
 from interleave.lab.latency_fields import ModelParameters, complaint
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import data_dir
-from interleave.lab.step_fit import Fit
+from interleave.lab.step_fit import Fit, best_fit
 from interleave.lab.step_traces import StepTrace, StepTraceError, fit_steps, step_errors
 
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ def fit_document(traces: Sequence[StepTrace]) -> dict[str, Any]:
             raise StepTraceError(f"measured {found}: one model describes one device and one set of weights")
     steps = [step for trace in traces for step in trace.steps]
     fits = fit_steps(steps)
-    chosen = min(fits.values(), key=lambda fit: fit.rms)
+    chosen = best_fit(fits)
     return {
         "schema_version": SCHEMA_VERSION,
         **first.origin,

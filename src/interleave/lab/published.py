@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interleave.lab.published_calibration import best, calibrate
+from interleave.lab.published_calibration import calibrate
 from interleave.lab.published_runs import SPEAKS, PublishedRuns
 from interleave.lab.published_unmeasured import unmeasured
 from interleave.lab.reference import Published, load_published
-from interleave.lab.step_fit import Fit
+from interleave.lab.step_fit import Fit, best_fit
 
 RATIO_TOLERANCE = 0.02
 
@@ -24,7 +24,7 @@ def published_document(rows: Sequence[Published] | None = None) -> dict[str, Any
     """
     published = load_published() if rows is None else rows
     fits = calibrate(published)
-    chosen = best(fits)
+    chosen = best_fit(fits)
     runs = PublishedRuns(chosen.model)
     compared = compare_rows(published, runs)
     for number, figure in enumerate(unmeasured(runs), 1):

@@ -18,7 +18,7 @@ What is assumed, and where it comes from:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from interleave.engine.batched import Engine
@@ -105,8 +105,3 @@ def calibrate(published: Sequence[Published]) -> dict[str, Fit]:
     rows = [row for row in published if row.use == "calibrate"]
     problem = Problem.of(observations(rows), ties=TIES, weights_s=weights_s, with_fixed=False)
     return compare(problem, FLOORS_S, OVERLAPS)
-
-
-def best(fits: Mapping[str, Fit]) -> Fit:
-    """The hypothesis that fits the calibration rows best."""
-    return min(fits.values(), key=lambda fit: fit.rms)

@@ -19,6 +19,7 @@ from interleave.lab.long_prompts import long_prompts
 from interleave.lab.plan_features import Features
 from interleave.lab.point_table import Row
 from interleave.lab.simulator import Served, simulate_table
+from interleave.lab.step_fit import best_fit
 from interleave.lab.step_traces import TimedStep, fit_steps
 from interleave.lab.trace import Trace
 
@@ -49,7 +50,7 @@ def steps_of(rows: Iterable[Mapping[str, Any]]) -> list[TimedStep]:
 
 def step_model(steps: Sequence[TimedStep]) -> tuple[LatencyModel, float]:
     """(the best of the overlap hypotheses, its relative rms error), with no limit on what it is asked for."""
-    best = min(fit_steps(steps).values(), key=lambda fit: fit.rms)
+    best = best_fit(fit_steps(steps))
     return replace(best.model, fitted=None), best.rms
 
 

@@ -17,11 +17,12 @@ from interleave.lab.fleet import Fleet, FleetRun
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.point_table import Row
-from interleave.lab.published_calibration import best, calibrate
+from interleave.lab.published_calibration import calibrate
 from interleave.lab.reference import load_published
 from interleave.lab.simulate_serve import draw_rows, machines, peak_bytes, saturated, served_rate
 from interleave.lab.simulator import Served
 from interleave.lab.slo_capacity import slo_capacity
+from interleave.lab.step_fit import best_fit
 from interleave.lab.ways_to_serve import (
     agents_and_others,
     saturated_with_agents,
@@ -36,7 +37,7 @@ FIRST_TOKEN = "ttft_p90_s"
 @cache
 def published_model() -> LatencyModel:
     """Step times of the published engine, from the calibration rows."""
-    return best(calibrate(load_published())).model
+    return best_fit(calibrate(load_published())).model
 
 
 @cache

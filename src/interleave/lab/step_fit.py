@@ -2,8 +2,10 @@
 
 Which side of each maximum (floor, roofline) a step is on makes the model linear, and the linear model
 says again which side that is; the two take turns until they agree, and the best state seen is kept.
-The floor is searched over a grid, for each overlap hypothesis; everything else is least squares on
-relative errors, non-negative. Knows nothing of where the observations come from.
+The floor is searched over a grid, for each overlap hypothesis; everything else is non-negative least squares on
+errors relative to the predicted time, which the turns settle too (a gamma regression with identity link; McCullagh &
+Nelder, 1989, chapter 8). Relative to the measured time a slow step would hardly count and a fast one would, so that
+the fit came out below the mean. Knows nothing of where the observations come from.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ from interleave.lab.plan_features import FEATURES, Features
 Flags = NDArray[np.bool_]
 REDUCTIONS = ("sum", "median", "max")
 POSITIONS = FEATURES.index("positions")
+FARTHEST = 10.0
+"""A prediction off by more than this factor weighs its observation no differently: early turns are wild."""
+SETTLED, PATIENCE = 1e-6, 3
+"""The turns end when this many of them in a row have not lowered the deviance by this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,14 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A model with its relative errors by label, (fitted - observed) / observed."""
+    """A model with its relative errors by label, (fitted - observed) / observed.
+
+    deviance: mean gamma deviance, what the fit makes small; 0 without any error.
+    """
 
     model: LatencyModel
     errors: dict[str, float]
+    deviance: float
 
     @property
     def rms(self) -> float:
@@ -102,30 +112,40 @@ def compare(
     best: dict[str, Fit] = {}
     for overlap in overlaps:
         fits = [fit(problem, overlap, floor) for floor in ([0.0] if overlap == "additive" else floors)]
-        best[overlap] = min(fits, key=lambda one: one.rms)
+        best[overlap] = min(fits, key=lambda one: one.deviance)
     return best
 
 
-def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 30) -> Fit:
-    """The least squares model of one hypothesis at one floor."""
+def best_fit(fits: Mapping[str, Fit]) -> Fit:
+    """The fit of the hypothesis that suits the observations best."""
+    return min(fits.values(), key=lambda one: one.deviance)
+
+
+def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 60) -> Fit:
+    """The model of least deviance of one hypothesis at one floor."""
     model, best = LatencyModel(overlap, {}, floor_s, 0.0, problem.weights_s), None
-    seen: set[bytes] = set()
+    target = np.array([one.seconds for one in problem.observed])
+    labels = [one.label for one in problem.observed]
+    fitted, stale = target, 0
     for number in range(rounds):
-        design, known, state = _linearised(problem, model, first=number == 0)
-        target = np.array([one.seconds for one in problem.observed])
-        solution = nnls(design / target[:, None], (target - known) / target)
-        model = _model(problem, overlap, floor_s, solution)
-        errors = predicted(problem, model) / target - 1.0
-        candidate = Fit(
-            model, dict(zip([one.label for one in problem.observed], map(float, errors), strict=True))
-        )
-        if best is None or candidate.rms < best.rms:
+        design, known = _linearised(problem, model, first=number == 0)
+        scale = np.clip(fitted, target / FARTHEST, target * FARTHEST)
+        model = _model(problem, overlap, floor_s, nnls(design / scale[:, None], (target - known) / scale))
+        fitted = predicted(problem, model)
+        errors = dict(zip(labels, map(float, fitted / target - 1.0), strict=True))
+        candidate = Fit(model, errors, _deviance(target, fitted))
+        stale = 0 if best is None or candidate.deviance < best.deviance * (1 - SETTLED) else stale + 1
+        if best is None or candidate.deviance < best.deviance:
             best = candidate
-        if state in seen:
+        if stale == PATIENCE:
             break
-        seen.add(state)
     assert best is not None
     return best
+
+
+def _deviance(target: Array, fitted: Array) -> float:
+    ratio = target / np.maximum(fitted, target / 1e12)
+    return float(2.0 * np.mean(ratio - 1.0 - np.log(ratio)))
 
 
 def predicted(problem: Problem, model: LatencyModel) -> Array:
@@ -171,8 +191,8 @@ def _times(problem: Problem, model: LatencyModel) -> tuple[Array, Flags, Flags, 
     return (step_s + model.fixed_s).astype(np.float64), light, floored, bare_s
 
 
-def _linearised(problem: Problem, model: LatencyModel, first: bool) -> tuple[Array, Array, bytes]:
-    """(design, known seconds, state) with every maximum on the side where `model` puts it."""
+def _linearised(problem: Problem, model: LatencyModel, first: bool) -> tuple[Array, Array]:
+    """(design, known seconds) with every maximum on the side where `model` puts it."""
     times, light, floored, _ = _times(problem, model)
     if first:  # nothing is known yet: no floor binds, steps rank by their positions
         light, floored = np.zeros_like(light), np.zeros_like(floored)
@@ -197,21 +217,19 @@ def _linearised(problem: Problem, model: LatencyModel, first: bool) -> tuple[Arr
         known = known + np.where(floored & ~bare, model.floor_s, 0.0)
     by_step = np.stack([np.bincount(problem.step_of, column, len(times)) for column in counts.T], axis=1)
     fixed = (~bare).astype(float)[:, None]
-    design, constant, chosen = [], [], []
+    design, constant = [], []
     for one, (low, high) in zip(problem.observed, problem.bounds, strict=True):
         weights = _reduced(times[low:high], "sum" if one.bare else one.reduction)[1]
         columns = np.concatenate([by_step[low:high], fixed[low:high]], axis=1)
         design.append(weights @ columns)
         constant.append(weights @ known[low:high])
-        chosen.append(int(np.argmax(weights)))
     matrix = np.array(design)
     for tied, (to, factor) in problem.ties.items():
         matrix[:, FEATURES.index(to)] += factor * matrix[:, FEATURES.index(tied)]
         matrix[:, FEATURES.index(tied)] = 0.0
     if not problem.with_fixed:
         matrix[:, -1] = 0.0
-    state = light.tobytes() + stuck.tobytes() + np.array(chosen).tobytes()
-    return matrix, np.array(constant), state
+    return matrix, np.array(constant)
 
 
 def _model(problem: Problem, overlap: str, floor_s: float, solution: Array) -> LatencyModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +133,7 @@ def fit_steps(steps: Sequence[TimedStep]) -> dict[str, Fit]:
     floors = np.quantile(seconds, np.linspace(0.0, 0.5, 11)) * 0.98
     fits = compare(problem, [0.0, *map(float, floors)])
     ranges = fitted_ranges(steps)
-    return {
-        name: Fit(
-            LatencyModel(
-                fit.model.overlap,
-                fit.model.per,
-                fit.model.floor_s,
-                fit.model.fixed_s,
-                fit.model.weights_s,
-                ranges,
-            ),
-            fit.errors,
-        )
-        for name, fit in fits.items()
-    }
+    return {name: replace(fit, model=replace(fit.model, fitted=ranges)) for name, fit in fits.items()}
 
 
 def fitted_ranges(steps: Iterable[TimedStep]) -> dict[str, tuple[int, int]]:

@@ -18,6 +18,7 @@ from interleave.lab.latency_file import model_to_json
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.quantiles import quantile
 from interleave.lab.simulator import Served, simulate
+from interleave.lab.step_fit import best_fit
 from interleave.lab.step_traces import TimedStep, fit_steps, step_errors, timed_steps
 from interleave.lab.trace import Trace
 from interleave.lab.workload import scaled_block_tokens, scaled_chunk_budget, workload
@@ -127,7 +128,7 @@ def validate(plan: Plan, serve: Serve, say: Callable[[str], None] = lambda _: No
             held += _steps(plan, logs[-1])
         served.append((load, logs))
     fits = fit_steps(fitted)
-    model = min(fits.values(), key=lambda fit: fit.rms).model
+    model = best_fit(fits).model
     runs = []
     for load, logs in served:
         rate = load * capacity

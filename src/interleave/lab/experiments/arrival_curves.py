@@ -33,6 +33,7 @@ from interleave.lab.serving import (
     trace_engine,
 )
 from interleave.lab.simulator import Served, simulate
+from interleave.lab.step_fit import best_fit
 from interleave.lab.step_traces import fit_steps, timed_steps
 from interleave.lab.trace import Trace
 from interleave.lab.workload import (
@@ -111,8 +112,8 @@ PROFILES: dict[str, dict[str, Any]] = {
 }
 LESS_MEMORY = "lower `max_rows`, or raise `scale`"
 MODULES = (
-    "floor_columns", "latency_model", "nnls", "plan_features", "replay", "roofline", "simulated_executor",
-    "simulator", "step_fit", "step_traces", "virtual_clock",
+    "floor_columns", "gap_histogram", "latency_model", "nnls", "plan_features", "replay", "request_table", "roofline",
+    "simulated_executor", "simulator", "step_fit", "step_prediction", "step_traces", "token_times", "virtual_clock",
 )  # fmt: skip
 
 
@@ -234,7 +235,7 @@ def _simulated(config: Mapping[str, Any], setting: ServingSetting, capacity: flo
     log, _ = _serve(config, setting, closed, fit["seed"])
     served = Served(engine=config["engine"], **_sizes(config))
     fits = fit_steps(timed_steps(served, log.requests, log.steps))
-    fitted = min(fits.values(), key=lambda each: each.rms)
+    fitted = best_fit(fits)
     rows: list[Row] = []
     for load in config["simulated_loads"]:
         for seed in config["simulated_seeds"]:

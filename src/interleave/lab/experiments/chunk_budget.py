@@ -108,8 +108,9 @@ PROFILES: dict[str, dict[str, Any]] = {
 }
 LESS_MEMORY = "lower `rows`, or raise `scale`"
 MODULES = (
-    "chunk_target", "floor_columns", "latency_model", "nnls", "plan_features", "replay", "roofline", "simulator",
-    "step_fit", "step_prediction", "step_traces",
+    "chunk_target", "floor_columns", "gap_histogram", "latency_model", "nnls", "plan_features", "replay",
+    "request_table", "roofline", "simulated_executor", "simulator", "step_fit", "step_prediction", "step_traces",
+    "token_times", "virtual_clock",
 )  # fmt: skip
 MODEL_LABEL = "step-time model"
 

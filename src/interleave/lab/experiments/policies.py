@@ -38,8 +38,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Multiple = Annotated[float, Field(gt=0, le=10_000)]
 MAPPED = ("whole", "mixed")
 MODULES = (
+    "gap_histogram",
     "latency_model",
     "long_prompts",
+    "nnls",
     "piggyback",
     "plan_features",
     "policy_runs",
@@ -49,8 +51,10 @@ MODULES = (
     "simulated_executor",
     "simulator",
     "step_fit",
+    "step_prediction",
     "step_traces",
     "token_times",
+    "virtual_clock",
 )
 
 
@@ -157,11 +161,11 @@ PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
     "cpu": {
         **CPU_PROFILE,
-        "num_requests": 80,
-        "other_requests": 50,
+        "num_requests": 60,
+        "other_requests": 40,
         "max_rows": 15,  # the most that a token budget of 64 / 4 allows
         "map_shares": (0.05, 0.7),
-        "map_loads": (0.3, 0.6, 0.9),
+        "map_loads": (0.4, 0.6, 0.9),
         "map_requests": 1000,
         "ride_chunks": (16, 32, 64, 128, 256, 512),
         "repeats": 10,

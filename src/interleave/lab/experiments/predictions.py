@@ -17,23 +17,28 @@ from interleave.lab.measure import Point
 from interleave.lab.paths import data_dir
 from interleave.lab.point_table import Row
 from interleave.lab.published import compare_rows
-from interleave.lab.published_calibration import best, calibrate
+from interleave.lab.published_calibration import calibrate
 from interleave.lab.published_runs import PublishedRuns
 from interleave.lab.reference import load_published
+from interleave.lab.step_fit import best_fit
 
 MODULES = (
+    "gap_histogram",
     "latency_model",
     "nnls",
     "plan_features",
     "published",
     "published_calibration",
     "published_runs",
+    "published_unmeasured",
     "reference",
     "request_table",
     "simulated_executor",
     "simulator",
     "step_fit",
+    "step_prediction",
     "token_times",
+    "virtual_clock",
 )
 LESS_MEMORY = "nothing here needs much"
 
@@ -69,6 +74,6 @@ def measure(point: Point, setting: None, _earlier: Mapping[str, list[Row]]) -> l
     published = load_published()
     fits = calibrate(published)
     overlap = point.config["overlap"]
-    fit = best(fits) if overlap is None else fits[overlap]
+    fit = best_fit(fits) if overlap is None else fits[overlap]
     rows = compare_rows(published, PublishedRuns(fit.model))
     return [{**row, "overlap": fit.model.overlap, "fit_rms": fit.rms} for row in rows]

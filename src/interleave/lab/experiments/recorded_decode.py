@@ -22,7 +22,7 @@ from interleave.lab.decode_floor import Probes, floor_facts, probes
 from interleave.lab.measure import Point
 from interleave.lab.paths import data_dir
 from interleave.lab.point_table import Row, one_table
-from interleave.lab.published_calibration import best, calibrate
+from interleave.lab.published_calibration import calibrate
 from interleave.lab.published_decode import (
     FULL_ROWS,
     change_row,
@@ -35,14 +35,15 @@ from interleave.lab.published_runs import PublishedRuns
 from interleave.lab.recorded_runs import counted_row, paired_rows
 from interleave.lab.reference import load_published
 from interleave.lab.serving import ServingSetting, model_corpus, serving_setting
+from interleave.lab.step_fit import best_fit
 from interleave.lab.trace import Trace
 from interleave.lab.workload import workload
 from interleave.model.sources import load_model
 
 MODULES = (
-    "decode_bench", "decode_floor", "device_times", "latency_model", "nnls", "plan_features", "published_calibration",
-    "published_decode", "published_runs", "recorded_runs", "reference", "request_table", "roofline",
-    "simulated_executor", "simulator", "step_fit", "token_times", "virtual_clock",
+    "decode_bench", "decode_floor", "device_times", "gap_histogram", "latency_model", "nnls", "plan_features",
+    "published_calibration", "published_decode", "published_runs", "recorded_runs", "reference", "request_table",
+    "roofline", "simulated_executor", "simulator", "step_fit", "step_prediction", "token_times", "virtual_clock",
 )  # fmt: skip
 Rows = Annotated[int, Field(ge=1, le=256)]
 COUNTED_MODEL = "tiny"
@@ -228,7 +229,7 @@ def measure(point: Point, setting: Setting, _earlier: Mapping[str, list[Row]]) -
 
 @cache
 def _published() -> PublishedRuns:
-    return PublishedRuns(best(calibrate(load_published())).model)
+    return PublishedRuns(best_fit(calibrate(load_published())).model)
 
 
 def _steps(config: Mapping[str, Any], setting: Setting) -> list[Row]:

@@ -21,8 +21,8 @@ from interleave.lab.scale_runs import MEASURES, published_model
 from interleave.lab.ways_to_serve import APART, WAYS
 
 MODULES = (
-    "deployment", "disaggregation", "fleet", "gap_histogram", "latency_model", "plan_features",
-    "published_calibration", "replica", "request_table", "routing", "scale_runs", "simulate_serve",
+    "deployment", "disaggregation", "fleet", "gap_histogram", "latency_model", "nnls", "plan_features",
+    "published_calibration", "published_runs", "reference", "replica", "request_table", "routing", "scale_runs", "simulate_serve",
     "simulated_executor", "simulator", "slo_capacity", "step_fit", "step_prediction", "token_times",
     "virtual_clock", "ways_to_serve",
 )  # fmt: skip

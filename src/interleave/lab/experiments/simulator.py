@@ -20,17 +20,18 @@ from interleave.lab.measure import Point
 from interleave.lab.paths import data_dir
 from interleave.lab.point_table import Row
 from interleave.lab.published import published_document
-from interleave.lab.published_calibration import best, calibrate
+from interleave.lab.published_calibration import calibrate
 from interleave.lab.published_runs import PublishedRuns
 from interleave.lab.reference import load_published
 from interleave.lab.serving import serving_setting
+from interleave.lab.step_fit import best_fit
 from interleave.lab.validation import Plan, engine_server, validate
 from interleave.model.sources import LoadedModel
 
 MODULES = (
     "gap_histogram", "latency_model", "nnls", "plan_features", "published", "published_calibration",
-    "published_runs", "published_unmeasured", "reference", "request_table", "simulated_executor", "simulator",
-    "step_fit", "step_traces", "token_times", "validation", "virtual_clock",
+    "published_runs", "published_unmeasured", "reference", "replay", "request_table", "simulated_executor", "simulator",
+    "step_fit", "step_prediction", "step_traces", "token_times", "validation", "virtual_clock",
 )  # fmt: skip
 Rate = Annotated[float, Field(gt=0, le=100)]
 
@@ -124,7 +125,7 @@ def _document() -> dict[str, Any]:
 
 @cache
 def _runs() -> PublishedRuns:
-    return PublishedRuns(best(calibrate(load_published())).model)
+    return PublishedRuns(best_fit(calibrate(load_published())).model)
 
 
 def _hypotheses(document: Mapping[str, Any]) -> list[Row]:

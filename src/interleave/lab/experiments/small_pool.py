@@ -89,7 +89,7 @@ class Params(WorkloadChoices):
 
 PROFILES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "cpu": {**CPU_PROFILE, "rows": 32, "shares": (0.2, 0.34, 0.5), "runs": 3},
+    "cpu": {**CPU_PROFILE, "rows": 32, "shares": (0.2, 0.34), "runs": 3},
     "gpu": {**GPU_PROFILE, "rows": 32, "shares": (0.2, 0.34, 0.5), "runs": 5},
 }
 MODULES = ("summary",)
