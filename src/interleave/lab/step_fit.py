@@ -25,6 +25,8 @@ REDUCTIONS = ("sum", "median", "max")
 POSITIONS = FEATURES.index("positions")
 FARTHEST = 10.0
 """A prediction off by more than this factor weighs its observation no differently: early turns are wild."""
+SLOWEST = 2.0
+"""A time of more than this many times the predicted one counts as so much: somebody else had the machine."""
 SETTLED, PATIENCE = 1e-6, 3
 """The turns end when this many of them in a row have not lowered the deviance by this share."""
 
@@ -130,7 +132,8 @@ def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 60) -> Fit
     for number in range(rounds):
         design, known = _linearised(problem, model, first=number == 0)
         scale = np.clip(fitted, target / FARTHEST, target * FARTHEST)
-        model = _model(problem, overlap, floor_s, nnls(design / scale[:, None], (target - known) / scale))
+        wanted = (np.minimum(target, SLOWEST * scale) - known) / scale
+        model = _model(problem, overlap, floor_s, nnls(design / scale[:, None], wanted))
         fitted = predicted(problem, model)
         errors = dict(zip(labels, map(float, fitted / target - 1.0), strict=True))
         candidate = Fit(model, errors, _deviance(target, fitted))
@@ -144,7 +147,7 @@ def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 60) -> Fit
 
 
 def _deviance(target: Array, fitted: Array) -> float:
-    ratio = target / np.maximum(fitted, target / 1e12)
+    ratio = np.minimum(target / np.maximum(fitted, target / 1e12), SLOWEST)
     return float(2.0 * np.mean(ratio - 1.0 - np.log(ratio)))
 
 
