@@ -22,7 +22,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from interleave_kernels.recording import Launch
+from interleave_kernels.launches import Launch
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("triton", reason="triton has wheels for Linux only")
 from interleave_kernels.compile import SHARED_LIMITS, TARGETS, count_amdgcn, count_ptxas_log
-from interleave_kernels.recording import specialise
+from interleave_kernels.launches import specialise
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "data/schema/kernels.schema.json").read_text())

@@ -81,7 +81,7 @@ def _ptxas_version(path: str) -> str:
 
 def engine_launches() -> dict[Any, list[str]]:
     """Each distinct compilation in reach, with the shipped configs that need it."""
-    from interleave_kernels.recording import recording
+    from interleave_kernels.launches import recording
 
     families = (
         "argmax kv_write packed_prefill paged_decode rms_norm rope_write segmented swiglu union_tiles".split()
