@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
-from interleave.model.ops import cpu, reference
+from interleave.model.ops import cpu, reference, simd
 from interleave.model.ops.by_rows import OpsByRows
 from interleave.model.row_paths import RowPaths, best_paths, fixed_paths, paths_file, stored_paths
 from interleave.model.sources import load_model
@@ -76,12 +78,30 @@ def test_rows_go_where_the_table_says(one_thread: None) -> None:
         assert torch.equal(ops.gated(x, packed), module.gated(x, module.pack(weight)))
 
 
-def test_the_tokens_are_those_of_one_path(one_thread: None) -> None:
+@pytest.mark.parametrize("usual", [reference, cpu, simd])
+def test_no_op_is_missing(usual: ModuleType) -> None:
+    """Linear layers go by rows, every other op is the first path's."""
+    assert set(cpu.__all__) >= {"add_norm", "rotate_and_write", "greedy"}
+    name, other = usual.__name__.rpartition(".")[2], cpu if usual is reference else reference
+    paths = RowPaths(((4, name), (None, other.__name__.rpartition(".")[2])), "measured")
+    ops = OpsByRows(paths, {"simd": simd, **MODULES})
+    for op in set(cpu.__all__) & vars(usual).keys():
+        assert (getattr(ops, op) is getattr(usual, op)) == (op not in ("pack", "linear", "gated")), op
+
+
+@pytest.mark.parametrize("backend", ["cpu", "triton"])
+def test_the_tokens_are_those_of_one_path(backend: str, one_thread: None) -> None:
     """Untied random weights, so that answers differ; and a step's floor counts one layout, memory both."""
+    if backend == "triton":
+        pytest.importorskip("triton", reason="triton has wheels for Linux only")
+        if os.environ.get("TRITON_INTERPRET") != "1":
+            pytest.skip("this table is for a CPU, where the kernels need Triton's interpreter")
     answers, plain = [], load_model("tiny-gqa3", ops=reference).decoder
     mixed = load_model("tiny-gqa3", ops=OpsByRows(TWO, MODULES)).decoder
     for decoder in (plain, mixed):
-        engine = build_engine("mixed", decoder, max_rows=8, chunk_budget=24, max_request_tokens=48)
+        engine = build_engine(
+            "mixed", decoder, max_rows=8, chunk_budget=24, max_request_tokens=48, backend=backend
+        )
         log = serve(engine, [Request(f"r{n}", tuple(range(1, 4 + 3 * n)), 12) for n in range(8)])
         answers.append([record.tokens for record in log.requests])
     assert answers[0] == answers[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import isfunction
 from types import ModuleType
 from typing import Any
 
@@ -38,8 +39,10 @@ class OpsByRows(ModuleType):
         super().__init__(f"interleave.model.ops.{paths.described.rpartition(' (')[0]}")
         self._paths, self._modules = paths, dict(modules)
         usual = self._modules[paths.names[0]]
-        self.add_norm, self.rotate, self.swiglu = usual.add_norm, usual.rotate, usual.swiglu
-        self.greedy, self.rope_table = usual.greedy, usual.rope_table
+        # Whatever it offers, so that an op added there is not missing here.
+        for name, op in vars(usual).items():
+            if isfunction(op) and not name.startswith("_") and not hasattr(type(self), name):
+                setattr(self, name, op)
 
     def pack(self, weight: Tensor) -> PackedByPath:
         return PackedByPath({name: self._modules[name].pack(weight) for name in self._paths.names})
