@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from interleave.engine.build import build_engine
 from interleave.engine.loop import serve
+from interleave.lab.gate import usable_backends
 from interleave.model.attention.reference import ReferenceAttention
 from interleave.model.batch import PackedBatch, pack
 from interleave.model.config import ModelConfig
+from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
+from interleave.model.ops import reference
 from interleave.model.sources import load_model
+from interleave.model.weights import random_weights
 from interleave.schedule.plan import Piece
 from interleave.schedule.request import Request
 from interleave.schedule.row import Row
@@ -82,8 +86,8 @@ def test_decodes_and_chunks_agree_with_the_reference(
     config = config_of(heads, kv_heads, head_dim)
     rows = [(1, 1), (64, 1), (65, 1), (40, 40), (100, 33), (90, 65), (530, 1)]
     cache, pieces = filled_cache(config, rows, 16, dtype, device)
-    ours, reference = both(config, cache, pack(pieces, lambda row: row.blocks, 16, device), dtype, device)
-    assert (ours - reference).abs().max() <= TOLERANCE[dtype]
+    ours, expected = both(config, cache, pack(pieces, lambda row: row.blocks, 16, device), dtype, device)
+    assert (ours - expected).abs().max() <= TOLERANCE[dtype]
 
 
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -104,8 +108,8 @@ def test_any_shape_agrees_with_the_reference(
     config = config_of(group * kv_heads, kv_heads, 16)
     cache, pieces = filled_cache(config, rows, block_tokens, torch.float32, device)
     batch = pack(pieces, lambda row: row.blocks, block_tokens, device)
-    ours, reference = both(config, cache, batch, torch.float32, device)
-    assert (ours - reference).abs().max() <= TOLERANCE[torch.float32]
+    ours, expected = both(config, cache, batch, torch.float32, device)
+    assert (ours - expected).abs().max() <= TOLERANCE[torch.float32]
 
 
 def test_a_span_wider_than_the_context_changes_nothing(device: str) -> None:
@@ -113,8 +117,8 @@ def test_a_span_wider_than_the_context_changes_nothing(device: str) -> None:
     config = config_of(6, 2, 64)
     cache, pieces = filled_cache(config, [(5, 1), (600, 1), (64, 1)], 608, torch.float32, device)
     batch = pack(pieces, lambda row: row.blocks, 608, device, walk_widest=True)
-    ours, reference = both(config, cache, batch, torch.float32, device)
-    assert (ours - reference).abs().max() <= TOLERANCE[torch.float32]
+    ours, expected = both(config, cache, batch, torch.float32, device)
+    assert (ours - expected).abs().max() <= TOLERANCE[torch.float32]
 
 
 @pytest.mark.parametrize("name", ["chunked", "mixed", "continuous", "recorded"])
@@ -141,3 +145,33 @@ def test_an_engine_on_the_kernels_generates_the_tokens_of_cached(name: str, devi
         return [record.tokens for record in serve(built, requests).requests]
 
     assert tokens(name, "triton") == tokens("cached", None)
+
+
+@pytest.mark.parametrize("group", [16, 17])
+def test_more_heads_a_group_than_a_tile_holds_are_refused_when_an_engine_is_built(
+    group: int, device: str
+) -> None:
+    """At the most that is allowed a step of decodes and a chunk, which takes the narrow tiles, computes."""
+    config = config_of(group, 1, 16)
+    decoder = Decoder(config, random_weights(config, device=device), reference)
+    if group == 17:
+        with pytest.raises(ValueError, match=r"at most 16 query heads per KV head, got 17; use the backend"):
+            build_engine("mixed", decoder, num_blocks=8, backend="triton")
+        usable, refused = usable_backends(decoder)
+        assert "reference" in usable
+        assert "got 17" in refused["triton"]
+        return
+    answers = []
+    for backend in ("triton", "reference"):
+        engine = build_engine(
+            "mixed",
+            decoder,
+            max_rows=2,
+            chunk_budget=8,
+            max_request_tokens=32,
+            backend=backend,
+            warm_up=False,
+        )
+        log = serve(engine, [Request("a", range(5), 4), Request("b", range(20), 4)])
+        answers.append([record.tokens for record in log.requests])
+    assert answers[0] == answers[1]

@@ -16,7 +16,10 @@ from interleave.model.config import ModelConfig
 
 
 class KVCache:
-    """k and v: [layers, kv_heads, num_blocks * block_tokens, head_dim], left uninitialised."""
+    """k and v: [layers, kv_heads, num_blocks * block_tokens, head_dim], left uninitialised.
+
+    group_size: query heads that read each KV head, for backends that cannot take any number.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class KVCache:
     ) -> None:
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
+        self.group_size = config.group_size
         shape = (
             config.num_hidden_layers,
             config.num_key_value_heads,

@@ -45,6 +45,11 @@ class TritonAttention:
                 f"attention backend 'triton' needs heads of a power of two of at least 16, got {head_dim}; "
                 "use the backend 'reference'"
             )
+        if cache.group_size > NARROW:
+            raise ValueError(
+                f"attention backend 'triton' needs at most {NARROW} query heads per KV head, got {cache.group_size}; "
+                "use the backend 'reference'"
+            )
         self.cache = cache
         self._slots: Tensor | None = None
 
