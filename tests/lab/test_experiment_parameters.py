@@ -75,5 +75,5 @@ def test_rates_that_cannot_be_are_refused_by_name(
 
 
 def test_a_model_name_that_no_file_system_takes_is_refused_in_short() -> None:
-    with pytest.raises(ValueError, match=r"model a{60}\.\.\. \(5000 characters\): File name too long"):
+    with pytest.raises(ValueError, match=r"model 'a{60}'\.\.\. \(5000 characters\): File name too long"):
         ModelChoices(model="a" * 5000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 
 from interleave.model.config import ModelError
 from interleave.model.convert_gguf import write_hf_folder
-from interleave.model.sources import load_model, parse_device, parse_dtype, seeded_names
+from interleave.model.sources import check_source, load_model, parse_device, parse_dtype, seeded_names
 
 
 @pytest.mark.parametrize("source", [name for name in seeded_names() if name.startswith("tiny")])
@@ -63,6 +64,35 @@ def test_unknown_names_say_what_is_allowed(source: str, hint: str) -> None:
     with pytest.raises(ModelError, match="choose from: smollm2") as error:
         load_model(source)
     assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("tiny" * 2000, r"model '(tiny){15}'\.\.\. \(8000 characters\): File name too long"),
+        ("some\0name", r"model 'some\\x00name': embedded null"),
+        ("loop/model", "model 'loop/model': Too many levels of symbolic links"),
+        ("~nobody-of-this-name/model", "model '~nobody-of-this-name/model': Could not determine home"),
+    ],
+    ids=["too long", "null byte", "loop", "no such user"],
+)
+def test_names_that_the_file_system_does_not_take(
+    source: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    for use in (load_model, check_source):
+        with pytest.raises(ModelError, match=says):
+            use(source)
+
+
+def test_a_folder_that_may_not_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stat(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.raises(ModelError, match=r"^model '/closed/model': Permission denied$"):
+        check_source("/closed/model")
 
 
 OFFLINE = {"HF_HUB_OFFLINE": "1"}

@@ -8,6 +8,7 @@ experiments), `dummy:CONFIG` (random weights at a shipped config), a local Huggi
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -158,7 +159,7 @@ def seeded_names() -> list[str]:
 def _seeded_config(source: str) -> ModelConfig | None:
     if source in seeded_names():
         return shipped_config(source.removeprefix("dummy:"))
-    if source.startswith(("dummy:", "tiny")) and not Path(source).is_dir():
+    if source.startswith(("dummy:", "tiny")) and not _is_folder(source):
         raise _unknown(source)
     return None
 
@@ -172,7 +173,15 @@ def check_source(source: str) -> None:
 
 
 def _is_folder(source: str) -> bool:
-    return bool(source) and Path(source).expanduser().is_dir()
+    """Raises ModelError where the file system cannot tell: a name too long, a folder above that is closed."""
+    try:  # not `Path.is_dir`: which errors it takes for a no depends on the Python version
+        return bool(source) and stat.S_ISDIR(Path(source).expanduser().stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte; the home of a user who does not exist
+        why = (isinstance(error, OSError) and error.strerror) or error
+        shown = repr(source) if len(source) <= 60 else f"{source[:60]!r}... ({len(source)} characters)"
+        raise ModelError(f"model {shown}: {why}") from error
 
 
 def _folder(source: str, say: Callable[[str], None]) -> tuple[Path, str]:
