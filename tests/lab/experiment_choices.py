@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Choices:
-    """small: what differs from the defaults in a run of seconds on tiny weights. changes: (name, value)."""
+    """small: what differs from the defaults in a run of seconds on tiny weights. changes: (name, value).
+
+    beside: by name, other parameters without which that value is refused.
+    """
 
     small: dict[str, Any]
     changes: list[tuple[str, Any]]
+    beside: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 CHOICES = {
@@ -169,6 +173,7 @@ CHOICES = {
             ("mix_scale", 8),
             ("repeats", 4),
         ],
+        beside={"dtype": {"device": "cuda"}},
     ),
     "simulator": Choices(
         small={

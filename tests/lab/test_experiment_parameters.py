@@ -21,7 +21,8 @@ PROFILES = [(name, profile) for name in CHOICES for profile in sorted(experiment
     [(name, parameter, value) for name in CHOICES for parameter, value in CHOICES[name].changes],
 )
 def test_every_parameter_changes_what_is_recorded(name: str, parameter: str, value: Any) -> None:
-    assert configs(name, **{parameter: value}) != configs(name)
+    beside = CHOICES[name].beside.get(parameter, {})
+    assert configs(name, **beside, **{parameter: value}) != configs(name, **beside)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 from experiment_choices import CHOICES
+from pydantic import ValidationError
 from torch import Tensor
 
 from interleave.lab.experiments import kernel_layout as experiment
@@ -78,3 +79,10 @@ def test_a_point_times_every_layout_in_turn() -> None:
     ]
     assert all(row["call_s"] > 0 for row in rows)
     assert {(row["rows"], row["cached"], row["chunk"]) for row in rows} == {(3, 60, 5)}
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_half_precision_is_refused_on_a_cpu(dtype: str) -> None:
+    with pytest.raises(ValidationError, match=f"dtype {dtype} needs device cuda: on the cpu"):
+        Params(dtype=dtype)
+    assert Params(dtype=dtype, device="cuda").dtype == dtype

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from interleave.engine.recording import Recording, recorder
 from interleave.lab.device_times import timed
@@ -72,6 +72,14 @@ class Params(BaseModel):
     repeats: int = Field(
         9, ge=1, le=200, description="calls of each layout that count", json_schema_extra={"unit": "calls"}
     )
+
+    @model_validator(mode="after")
+    def _computes_there(self) -> Params:
+        if self.device == "cpu" and self.dtype != "fp32":
+            raise ValueError(
+                f"dtype {self.dtype} needs device cuda: on the cpu these layouts attend in fp32 only"
+            )
+        return self
 
 
 PROFILES: dict[str, dict[str, Any]] = {
