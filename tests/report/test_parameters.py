@@ -13,6 +13,7 @@ from toys import counting
 from interleave.report.parameter_docs import parameter_table
 from interleave.report.parameters import (
     ParameterError,
+    load_experiment,
     notebook_model,
     pairs_to_dict,
     read_parameter_file,
@@ -204,3 +205,10 @@ def test_unknown_experiment_and_broken_files(write_notebook: Writer, tmp_path: P
         read_source(broken)
     with pytest.raises(NotebookError, match="cannot read"):
         read_source(tmp_path / "03_absent.ipynb")
+
+
+def test_parameters_that_do_not_go_together_are_refused_in_the_experiments_words() -> None:
+    model = notebook_model(load_experiment("kernel_layout"))
+    assert validate({"dtype": "fp16", "device": "cuda"}, model, "01_kernel_layout")
+    with pytest.raises(ParameterError, match=r"^dtype fp16 needs device cuda"):
+        validate({"dtype": "fp16"}, model, "01_kernel_layout")

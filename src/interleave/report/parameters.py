@@ -109,7 +109,7 @@ def validate(given: Mapping[str, Any], model: type[BaseModel], notebook_name: st
     try:
         return model.model_validate_json(json.dumps(values))
     except ValidationError as error:
-        raise ParameterError("; ".join(item["msg"] for item in error.errors())) from error
+        raise ParameterError("; ".join(_plain(item["msg"]) for item in error.errors())) from error
 
 
 def read_parameter_file(path: Path) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _beyond_types(value: Any, annotation: Any) -> str:
 def _complaint(error: Any) -> str:
     inside = [str(part) for part in error["loc"][1:] if isinstance(part, int)]
     where = f"item {'.'.join(inside)}: " if inside else ""
-    text = error["msg"].removeprefix("Value error, ")
+    text = _plain(error["msg"])
     if error["type"] in ("list_type", "tuple_type"):
         text = "expected a list in brackets, such as [a, b]"
     if error["type"] == "too_short":
@@ -188,6 +188,11 @@ def _complaint(error: Any) -> str:
     if error["type"] == "literal_error" and isinstance(error["input"], str):
         text += hint(error["input"], re.findall(r"'([^']*)'", text))
     return where + text[:1].lower() + text[1:]
+
+
+def _plain(message: str) -> str:
+    """What a validator said, without pydantic's words before it."""
+    return message.removeprefix("Value error, ")
 
 
 def _unknown(name: str, model: type[BaseModel], notebook_name: str) -> str:
