@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from breakable import Breakable, Fault, left_behind
 from tiny_engines import (
@@ -22,6 +24,7 @@ from interleave.engine.loop import serve
 from interleave.engine.records import RunLog
 from interleave.model.decoder import Decoder
 from interleave.model.sampling import NonFiniteLogits
+from interleave.schedule.plan import Forward
 from interleave.schedule.request import Request
 
 REQUESTS = [request("a", 40, 6), request("b", 9, 6), request("c", 17, 6), request("d", 3, 6)]
@@ -117,6 +120,40 @@ def test_an_interrupt_goes_through_and_leaves_the_engine_whole(name: str) -> Non
     with pytest.raises(KeyboardInterrupt):
         serve(subject, REQUESTS, log=log)
     assert {record.finish_reason for record in log.requests} == {"error"}
+    assert_as_new(subject)
+
+
+@EVERY_ENGINE
+@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("cause", [KeyboardInterrupt(), ArithmeticError("off by one")])
+def test_a_plan_that_breaks_off(
+    name: str, at: int, cause: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are handed out, and the plan that says so never comes: like a fault in computing it."""
+    subject = engine(name, max_rows=2, chunk_budget=16, poison_freed=True)
+    allocation = subject.scheduler._allocation
+
+    def broken(forwards: Sequence[Forward]) -> bool:
+        type(allocation).take(allocation, forwards)
+        if subject.scheduler.step == at:
+            assert subject.scheduler.pool.num_owned
+            raise cause
+        return True
+
+    log = RunLog()
+    monkeypatch.setattr(allocation, "take", broken)
+    with pytest.raises((KeyboardInterrupt, EngineFault)) as caught:
+        serve(subject, REQUESTS, log=log)
+    monkeypatch.undo()
+    if isinstance(cause, KeyboardInterrupt):
+        assert caught.value is cause
+    else:
+        assert caught.value.__cause__ is cause
+        assert str(caught.value) == f"engine '{name}': step {at} failed with ArithmeticError: off by one"
+        assert set(caught.value.failed_ids) == {
+            r.request_id for r in log.requests if r.finish_reason == "error"
+        }
+    assert {record.finish_reason for record in log.requests} <= {"error", "length"}
     assert_as_new(subject)
 
 

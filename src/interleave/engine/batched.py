@@ -79,7 +79,7 @@ class StepOutcome:
 
 
 class EngineFault(RuntimeError):
-    """A forward failed. Every live request has ended with reason `error`; the cause is chained."""
+    """A step failed. Every live request has ended with reason `error`; the cause is chained."""
 
     def __init__(self, message: str, failed_ids: list[str]) -> None:
         super().__init__(message)
@@ -131,48 +131,50 @@ class Engine:
             self.executor.release([ended], [blocks.get(request_id, [])])  # a preempted row has none
         return ended is not None
 
+    def end_all(self, reason: str) -> list[str]:
+        """End every live request, whatever state a step left them in; returns their ids. The pool is empty then."""
+        failed, rows, blocks = self.scheduler.end_all(reason)
+        # Also rows that wait after a preemption: the executor keeps their generators.
+        self.executor.release(rows, blocks)
+        return failed
+
     def step(self) -> StepOutcome:
-        """Plan, compute, book. EngineFault when computing fails, after every live request has ended."""
+        """Plan, compute, book. EngineFault when one of them fails, after every live request has ended."""
         scheduler = self.scheduler
-        plan = scheduler.plan()
-        num_rows, owned_blocks = scheduler.num_rows, scheduler.pool.num_owned
+        number = scheduler.step
         prefill_tokens = decode_rows = held_rows = attended_tokens = context_tokens = 0
-        for forward in plan.forwards:
-            if type(forward) is LockstepForward:
-                decode_rows += forward.size
-                attended_tokens += forward.attended
-                context_tokens += forward.attended
-                continue
-            for row, start, num_tokens in forward:
-                if start < row.prefill_target:
-                    prefill_tokens += num_tokens
-                else:
-                    decode_rows += 1
-                    if row.finish_reason is not None:
-                        held_rows += 1
-                        continue
-                attended_tokens += num_tokens * start + num_tokens * (num_tokens + 1) // 2
-                context_tokens += start + num_tokens
         committed = None
         try:
+            plan = scheduler.plan()
+            num_rows, owned_blocks = scheduler.num_rows, scheduler.pool.num_owned
+            for forward in plan.forwards:
+                if type(forward) is LockstepForward:
+                    decode_rows += forward.size
+                    attended_tokens += forward.attended
+                    context_tokens += forward.attended
+                    continue
+                for row, start, num_tokens in forward:
+                    if start < row.prefill_target:
+                        prefill_tokens += num_tokens
+                    else:
+                        decode_rows += 1
+                        if row.finish_reason is not None:
+                            held_rows += 1
+                            continue
+                    attended_tokens += num_tokens * start + num_tokens * (num_tokens + 1) // 2
+                    context_tokens += start + num_tokens
             executed = self.executor.execute(plan)
             committed = scheduler.commit(plan, executed.tokens, executed.repeats)
             if committed.released:
                 self.executor.release(committed.released, committed.freed)
         except BaseException as fault:
-            # Also rows that wait after a preemption, whose generators the executor keeps, and rows that
-            # ended in this very step: the executor may not have heard of it.
-            live = [*self.scheduler.rows, *self.scheduler.queue.preempted]
-            rows = [*live, *(committed.released if committed else [])]
-            blocks = [row.blocks for row in live] + (committed.freed if committed else [])
-            failed = self.scheduler.live_ids
-            for request_id in failed:
-                self.scheduler.abort(request_id, reason="error")
-            self.executor.release(rows, blocks)
+            failed = self.end_all("error")
+            if committed is not None:  # the executor may not have heard of rows that ended in this very step
+                self.executor.release(committed.released, committed.freed)
             if not isinstance(fault, Exception):
                 raise
             raise EngineFault(
-                f"engine {self.name!r}: step {plan.step} failed with {type(fault).__name__}: {fault}", failed
+                f"engine {self.name!r}: step {number} failed with {type(fault).__name__}: {fault}", failed
             ) from fault
         released = committed.released
         finished = (

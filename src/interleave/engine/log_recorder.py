@@ -80,8 +80,8 @@ class LogRecorder:
             self._end(self._live.pop(request_id), now_s, "abort")
 
     def failed(self, engine: Engine, now: Callable[[], float]) -> None:
-        for request_id, record in self._live.items():
-            engine.abort(request_id)
+        engine.end_all("error")
+        for record in self._live.values():
             self._end(record, now(), "error")
 
     @staticmethod

@@ -58,7 +58,7 @@ class Recorder(Protocol):
         ...
 
     def failed(self, engine: Engine, now: Callable[[], float]) -> None:
-        """The run ends early: abort in the engine whatever is live, and record it as an error."""
+        """The run ends early: end in the engine whatever is live, and record it as an error."""
         ...
 
 

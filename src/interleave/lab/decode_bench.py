@@ -96,8 +96,7 @@ def step_rows(decoder: Decoder, rows: int, context: int, repeats: int) -> list[R
                 found.append({"engine": name, "repeat": repeat, **_one_step(engines[name], rows)})
     kernels = num_kernels(engines["recorded"], rows) if decoder.device.type == "cuda" else None
     for engine in engines.values():
-        for request_id in engine.scheduler.live_ids:
-            engine.abort(request_id)
+        engine.end_all("abort")
     return [{**row, "compiled": count.total, "kernels": kernels} for row in found]
 
 

@@ -181,5 +181,4 @@ class RequestTable:
         """A simulation aborts nobody."""
 
     def failed(self, engine: Engine, now: Callable[[], float]) -> None:
-        for request_id in engine.scheduler.live_ids:
-            engine.abort(request_id)
+        engine.end_all("error")

@@ -33,8 +33,12 @@ class BlockPool:
                 raise ValueError(f"block pool: {name} must be an integer of at least 1, got {value!r}")
         self.num_blocks = num_blocks
         self.block_tokens = block_tokens
+        self.free_all()
+
+    def free_all(self) -> None:
+        """Every block is free, whoever owned it and whatever an interrupt left undone."""
         # In descending order: the lowest id stands last, where a list gives and takes cheaply.
-        self._free = list(range(num_blocks - 1, -1, -1))
+        self._free = list(range(self.num_blocks - 1, -1, -1))
         self._held: dict[str, list[int]] = {}
 
     @property

@@ -63,10 +63,10 @@ class Lockstep(Sequence[Row]):
     def add(self, row: Row) -> None:
         """A row that decodes from the next step on."""
         at = bisect_left(self._numbers, row.number)
+        self._written[row.number] = self.steps  # first, so that every row here can be written at any time
         self._rows.insert(at, row)
         self._numbers.insert(at, row.number)
         self.ids.insert(at, row.request_id)
-        self._written[row.number] = self.steps
         self.computed += row.num_computed
         left = row.request.max_new_tokens - len(row.emitted)
         heapq.heappush(self._ends, (self.steps + left, row.number))

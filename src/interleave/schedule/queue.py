@@ -38,7 +38,8 @@ class Queue:
         """Rows that fit again join `rows`, and are returned."""
         resumed = []
         while self.preempted and self._fits(self.preempted[0].known_len, self.preempted[0].request, rows):
-            resumed.append(self._enter(self.preempted.popleft(), rows))
+            resumed.append(self._enter(self.preempted[0], rows))
+            self.preempted.popleft()
         return tuple(resumed)
 
     def admit(self, rows: list[Row], step: int) -> tuple[Row, ...]:
@@ -47,17 +48,19 @@ class Queue:
             return ()
         admitted = []
         while self.waiting and self._fits(self.waiting[0].prompt_len, self.waiting[0], rows):
-            request = self.waiting.popleft()
+            request = self.waiting[0]
             target, computed = request.prefill_target, request.num_computed
             row = Row(request, [], step, target, computed, number=self._num_admitted)
             self._num_admitted += 1
             admitted.append(self._enter(row, rows))
+            self.waiting.popleft()
         return tuple(admitted)
 
     def _fits(self, known_len: int, request: Request, rows: list[Row]) -> bool:
         return len(rows) < self._max_rows and self._allocation.fits(known_len, request.total_len, rows)
 
     def _enter(self, row: Row, rows: list[Row]) -> Row:
+        """Before it leaves the queue, so that an exception in between loses nobody."""
         self._allocation.admit(row)
         rows.append(row)
         return row
@@ -77,6 +80,11 @@ class Queue:
                 self.waiting.remove(request)
                 return request
         return None
+
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        self.preempted.clear()
+        self.waiting.clear()
 
     def check(self, rows: list[Row]) -> None:
         """Assert the order of first admission, and that nobody who waits has computed anything."""

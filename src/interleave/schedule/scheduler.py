@@ -3,9 +3,9 @@
 Strict FCFS: the head of the queue blocks those behind it. When rows get their blocks is a rule of its
 own (`allocation`). Where that rule lets the pool run dry, the youngest row is preempted: its blocks go
 back, and it waits at the head of the queue, to be computed again. So whoever runs is older than whoever
-was preempted, and those are older than whoever was never admitted. `release` is the only way out of the
-scheduler, and blocks come back to the pool in one place. Imports no torch and reads no clock, so the same
-object drives an engine and a simulation.
+was preempted, and those are older than whoever was never admitted. A row leaves by `release`, and blocks
+come back to the pool in one place, unless a step breaks off: then `end_all` ends everybody at once. Imports
+no torch and reads no clock, so the same object drives an engine and a simulation.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Scheduler:
         self.queue = Queue(config, self._allocation)
         # Rows of a static batch are held after their end, and rows that may be preempted come and go, so
         # they don't move together.
-        moves_together = config.policy != "static" and config.allocation == "reserve"
-        self._lockstep = Lockstep() if look_ahead and moves_together else None
+        self._moves_together = look_ahead and config.policy != "static" and config.allocation == "reserve"
+        self._lockstep = Lockstep() if self._moves_together else None
         self._policy = POLICIES[config.policy]
         self._limits = config.limits
         self._max_rows = config.max_rows
@@ -199,7 +199,7 @@ class Scheduler:
         return ended, freed
 
     def release(self, row: Row, reason: str) -> None:
-        """The only way out of a running row: its blocks go back, and the next step can grant them."""
+        """How a running row ends: its blocks go back, and the next step can grant them."""
         self._give_back(row)
         row.finish_reason = reason
         self._live.discard(row.request_id)
@@ -207,9 +207,9 @@ class Scheduler:
     def _preempt(self, row: Row) -> Preemption:
         """Put the youngest row back at the head of the queue, without its blocks."""
         num_computed, blocks = row.num_computed, row.blocks
+        self.queue.put_back(row)  # first, so that an interrupt in between loses nobody
         self._give_back(row)
         row.restart()
-        self.queue.put_back(row)
         return Preemption(row, blocks, num_computed)
 
     def _give_back(self, row: Row) -> None:
@@ -231,6 +231,26 @@ class Scheduler:
             waited.finish_reason = reason
         self._live.discard(request_id)
         return waited
+
+    def end_all(self, reason: str) -> tuple[list[str], list[Row], list[list[int]]]:
+        """End every live request and empty the pool, also when a plan or a commit broke off halfway.
+
+        Rows, queue and pool need not agree then, so nothing is given back piece by piece. Returns the ids in
+        order of admission, and the rows among them with the blocks that they held.
+        """
+        # Halfway into a step somebody may stand in two places.
+        ids = list(dict.fromkeys(self.live_ids))
+        rows = list(dict.fromkeys([*self.rows, *self.queue.preempted]))
+        blocks = [row.blocks for row in rows]
+        for row in rows:
+            row.blocks = []
+            row.finish_reason = reason
+        self._rows.clear()
+        self._lockstep = Lockstep() if self._moves_together else None
+        self.queue.clear()
+        self._live.clear()
+        self.pool.free_all()
+        return ids, rows, blocks
 
     def check(self) -> None:
         """Assert that the pool is conserved, that each row owns what it was granted, and the order of the queue."""
