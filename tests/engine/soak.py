@@ -138,7 +138,9 @@ def soak(name: str, allocation: str, count: int, seed: int, fast: bool) -> dict[
     def on_step(outcome: StepOutcome, end_s: float) -> None:
         now[0] += 1.0
         if rng.random() < 0.1 and (live := subject.scheduler.live_ids):
-            assert subject.abort(rng.choice(live))
+            one = rng.choice(live)
+            held = any(row.request_id == one and row.finish_reason for row in subject.scheduler.rows)
+            assert subject.abort(one) is not held
 
     notes = Notes(count)
     arrivals = bursts(count, random.Random(seed + 1))

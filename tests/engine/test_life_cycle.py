@@ -234,6 +234,24 @@ def test_abort_in_the_finishing_step(name: str) -> None:
 
 
 @EVERY_ENGINE
+def test_abort_between_the_last_token_and_the_end(name: str) -> None:
+    """Only a static batch holds a row in between; it is finished all the same."""
+    subject = engine(name)
+
+    def on_step(outcome: StepOutcome, _: float) -> None:
+        if "a" in [request_id for request_id, _ in outcome.tokens]:
+            received.append("a")
+        if len(received) == 2:
+            assert subject.abort("a") is False
+
+    received: list[str] = []
+    requests = [request("a", 9, 2), request("b", 12, 5)]
+    log = serve(subject, requests, on_step=on_step)
+    assert [record.finish_reason for record in log.requests] == ["length", "length"]
+    assert tokens_of(log) == expected(requests)
+
+
+@EVERY_ENGINE
 def test_abort_from_a_callback(name: str) -> None:
     """One runs, one waits: both end `abort` with what they have; the third is as if alone."""
     subject = engine(name, max_rows=1)

@@ -102,7 +102,8 @@ class LifeCycle(RuleBasedStateMachine):
         """Somebody live, or whoever had or would have this number."""
         request_id = data.draw(st.sampled_from([f"r{index}", *sorted(self.engine.scheduler.live_ids)]))
         account = self.ledger.accounts.get(request_id)
-        live = account is not None and account.ended is None
+        # A static batch holds rows that have all their tokens: their abort comes too late.
+        live = account is not None and account.ended is None and not account.done
         for engine in self.engines:
             assert engine.abort(request_id) is live
         if live:

@@ -203,6 +203,25 @@ def test_abort_of_the_last_row_that_others_wait_for(policy: str) -> None:
     assert subject.pool.num_free == 64
 
 
+def test_abort_of_a_row_that_is_held() -> None:
+    """It has all its tokens: the abort comes too late, as for any other that has ended."""
+    subject = Scheduler(SchedulerConfig("static", max_rows=2), BlockPool(64, 4))
+    for name, budget in (("short", 1), ("long", 3)):
+        subject.submit(request(name, 3, budget))
+    subject.commit(subject.plan(), {"short": 7, "long": 8})
+    held = subject.rows[0]
+    assert subject.abort("short") is None
+    subject.check()
+    assert subject.rows[0] is held
+    assert (held.emitted, held.finish_reason) == ([7], "length")
+    released = [row for _ in range(2) for row in subject.commit(subject.plan(), {"long": 8}).released]
+    assert [(row.request_id, row.finish_reason) for row in released] == [
+        ("short", "length"),
+        ("long", "length"),
+    ]
+    assert not subject.has_work
+
+
 @EVERY_POLICY
 def test_abort_between_plan_and_commit(policy: str) -> None:
     """A plan may outlive a request that it names; the commit passes over it."""

@@ -221,9 +221,11 @@ class Scheduler:
         self._rows.remove(row)
 
     def abort(self, request_id: str, reason: str = "abort") -> Row | Request | None:
-        """End a live request; None for an id that is unknown or has already ended."""
+        """End a live request; None for an id that is unknown or has already ended, also if its batch holds its row."""
         for row in self.rows:
             if row.request_id == request_id:
+                if row.finish_reason is not None:
+                    return None
                 self.release(row, reason)
                 return row
         waited = self.queue.remove(request_id)
