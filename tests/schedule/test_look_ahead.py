@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from plan_counts import counts
 
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.config import SchedulerConfig
@@ -25,7 +26,7 @@ def leaps(each: Scheduler, *lengths: tuple[int, int]) -> list[tuple[int, int, in
     seen = []
     while each.has_work:
         plan = each.plan()
-        seen.append((plan.num_prefill_tokens, plan.num_decode_rows, plan.repeats))
+        seen.append((*counts(plan), plan.repeats))
         each.commit(plan, dict.fromkeys(each.live_ids, 0), plan.repeats)
         each.check()
     return seen
@@ -116,7 +117,7 @@ def test_whoever_was_aborted_ends_no_recurrence() -> None:
     for gone, repeats in (("a", 2), ("c", 1), ("d", 3)):
         each.abort(gone)
         plan = each.plan()
-        seen.append((plan.repeats, plan.num_decode_rows))
+        seen.append((plan.repeats, counts(plan)[1]))
         assert each.commit(plan, dict.fromkeys("abcd", 0), repeats).released == []
         each.check()
     # d has 4 tokens left at first and 2 after two steps; then b is alone, with 5 of its 8.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from plan_counts import counts
 from schedule_ledger import Ledger, Step, one_step, run_all
 
 from interleave.schedule.block_pool import BlockPool
@@ -283,7 +284,7 @@ def test_a_group_is_all_that_was_admitted(policy: str) -> None:
     assert plan.num_padded_tokens == 3 * 700 - 753
     subject.commit(plan, dict.fromkeys("abc", 0))
     plan = subject.plan()
-    assert (plan.padded, plan.num_padded_tokens, plan.num_decode_rows) == (False, 0, 3)
+    assert (plan.padded, plan.num_padded_tokens, counts(plan)) == (False, 0, (0, 3))
 
 
 def test_static_holds_its_batch_to_the_end() -> None:
@@ -305,7 +306,7 @@ def test_a_row_that_ends_is_no_prefill_beside_one(policy: str) -> None:
         plan = subject.plan()
         targets = {row.request_id: row.prefill_target for row in subject.rows}
         assert targets == {i: {"a": 2, "b": 13}[i] for i in targets}, "prefill_target moves"
-        seen.append((plan.num_prefill_tokens, plan.num_decode_rows))
+        seen.append(counts(plan))
         yields = {p.row.request_id: 0 for f in plan.forwards for p in f if p.yields_token}
         subject.commit(plan, yields)
     assert seen == [(4, 0), (4, 1), (4, 1), (3, 0), (0, 1)]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_counts import counts
 
 from interleave.schedule.block_pool import BlockPool
 from interleave.schedule.config import SchedulerConfig
@@ -37,7 +38,7 @@ def run(each: Scheduler, requests: list[Request]) -> list[tuple[int, int, float]
     while each.has_work:
         plan = each.plan()
         pieces = [piece for forward in plan.forwards for piece in forward]
-        steps.append((plan.num_prefill_tokens, plan.num_decode_rows, seconds(plan.forwards)))
+        steps.append((*counts(plan), seconds(plan.forwards)))
         each.commit(plan, {piece.row.request_id: 7 for piece in pieces if piece.yields_token})
         each.check()
     return steps
@@ -81,7 +82,7 @@ def test_a_step_may_take_all_of_its_time(policy: str, target_s: float, chunk: in
     each.commit(each.plan(), {"a": 7})
     each.submit(Request("b", range(100, 140), 1))
     plan = each.plan()
-    assert (plan.num_prefill_tokens, plan.num_decode_rows) == (chunk, 1)
+    assert counts(plan) == (chunk, 1)
 
 
 def test_the_chunk_budget_stays_the_most() -> None:
@@ -119,7 +120,7 @@ def test_a_plan_under_a_target_recurs_only_where_nothing_is_prefilled() -> None:
     repeats = []
     while each.has_work:
         plan = each.plan()
-        repeats.append((plan.num_prefill_tokens > 0, plan.repeats))
+        repeats.append((counts(plan)[0] > 0, plan.repeats))
         each.commit(plan, dict.fromkeys("ab", 0), plan.repeats)
     assert all(count == 1 for prefilling, count in repeats if prefilling)
     assert max(count for prefilling, count in repeats if not prefilling) > 1

@@ -25,11 +25,6 @@ class Piece(NamedTuple):
         return self.start + self.num_tokens
 
     @property
-    def num_attended_tokens(self) -> int:
-        """Keys that the piece's positions look at, causally, summed over positions."""
-        return self.num_tokens * self.start + self.num_tokens * (self.num_tokens + 1) // 2
-
-    @property
     def is_decode(self) -> bool:
         return self.start >= self.row.prefill_target
 
@@ -76,18 +71,6 @@ class StepPlan:
     full: bool = False
     resumed: tuple[Row, ...] = ()
     preempted: tuple[Preemption, ...] = ()
-
-    @property
-    def num_query_tokens(self) -> int:
-        return sum(piece.num_tokens for forward in self.forwards for piece in forward)
-
-    @property
-    def num_prefill_tokens(self) -> int:
-        return sum(p.num_tokens for forward in self.forwards for p in forward if not p.is_decode)
-
-    @property
-    def num_decode_rows(self) -> int:
-        return sum(1 for forward in self.forwards for p in forward if p.is_decode)
 
     @property
     def num_padded_tokens(self) -> int:
