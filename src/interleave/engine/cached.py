@@ -14,7 +14,7 @@ from torch import Tensor
 
 from interleave.engine.batched import Executed
 from interleave.engine.executor import Laps, Sampler, forward_kind
-from interleave.engine.nocache import causal
+from interleave.engine.torch_attention import causal
 from interleave.model.decoder import Attend, Decoder
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from interleave.engine.nocache import causal
+from interleave.engine.torch_attention import causal
 from interleave.model.decoder import Decoder
 
 POOL_MARGIN = 0.10

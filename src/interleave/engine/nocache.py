@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from interleave.engine.batched import Executed
 from interleave.engine.executor import Laps, Sampler, forward_kind
-from interleave.engine.padded import grouped_sdpa
+from interleave.engine.torch_attention import causal
 from interleave.model.decoder import Decoder
 from interleave.schedule.plan import StepPlan
 from interleave.schedule.row import Row
@@ -36,10 +35,3 @@ class NoCacheExecutor:
 
     def release(self, rows: list[Row], blocks: list[list[int]]) -> None:
         self._sample.forget(rows)
-
-
-def causal(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention of one sequence over itself: q [n, heads, dim], or only its last position's."""
-    every = len(q) == len(k)
-    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-    return grouped_sdpa(q, k, v, None, causal=every)[0].transpose(0, 1)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from interleave.engine.torch_attention import grouped_sdpa
 from interleave.model.decoder import Decoder
 from interleave.model.kv_cache import KVCache
 from interleave.schedule.plan import Forward
@@ -67,17 +67,6 @@ def _mask(pad: Tensor, column: Tensor, dtype: torch.dtype) -> Tensor:
     visible = (key <= query) & ((key >= pad[:, :, None]) | (key == query))
     blank = torch.zeros(visible.shape, dtype=dtype, device=pad.device)
     return blank.masked_fill(~visible, -math.inf)[:, None]
-
-
-def grouped_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Scaled dot-product attention of q [rows, heads, n, dim] over k, v [rows, kv_heads, m, dim]."""
-    if q.device.type != "cpu" and q.shape[1] != k.shape[1]:
-        # Off the CPU the fused kernels that take a mask want as many KV heads as query heads.
-        group = q.shape[1] // k.shape[1]
-        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-    return F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
-    )
 
 
 def copy_into(cache: KVCache, group: Forward, dense: DenseGroup, tables: list[list[int]]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from interleave.engine.nocache import causal
+from interleave.engine.torch_attention import causal
 from interleave.lab.gpu_host.choices import Choices
 from interleave.lab.measure import Point
 from interleave.lab.point_table import Row
