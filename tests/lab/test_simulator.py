@@ -138,6 +138,20 @@ def test_leaps_are_taken() -> None:
     assert len(events) < 10
 
 
+def test_a_leap_counts_the_steps_that_are_outside_of_the_fit() -> None:
+    """Into the range of what decodes see and out of it again within one leap."""
+    fitted = {"forwards": (1, 1), "positions": (1, 10), "prefill_attended": (0, 55)}
+    fitted |= {"decode_rows": (0, 1), "decode_attended": (20, 60)}
+    model = LatencyModel("additive", {"positions": 1e-3}, fitted=fitted)
+    served, rows = Served(engine="chunked"), (TraceRow(0.0, 10, 91),)
+    table, leapt = simulate_table(served, rows, 1, model)
+    _, stepped = simulate_table(served, rows, 1, model, leap=False)
+    assert table.num_events < table.num_steps
+    # 90 decodes see 11 .. 100 positions; the prompt sees none as a decode.
+    assert leapt.num_outside == stepped.num_outside == 1 + 9 + 40
+    assert leapt.worst_outside == stepped.worst_outside == {"decode_attended": 100}
+
+
 @pytest.mark.parametrize("engine", [name for name in SIMULATED if ENGINES[name].kv == "blocks"])
 def test_the_table_says_what_the_log_says_of_a_pool_that_runs_dry(engine: str) -> None:
     rows = tuple(TraceRow(0.4 * n, 1 + 37 * n % 300, 1 + 11 * n % 200) for n in range(40))

@@ -121,11 +121,32 @@ def test_the_short_way_to_a_forward_says_the_same(
         assert timer.decode_work(rows, seen) == tuple(map(timer.work, alone))
 
 
-@given(st.integers(0, 4), st.integers(0, 20))
-def test_the_short_way_to_a_range_says_the_same(forwards: int, positions: int) -> None:
-    model = LatencyModel("additive", {}, fitted={"forwards": (1, 2), "positions": (3, 12)})
-    step = Features(forwards, positions)
-    assert StepTimer(model).within(step) == (not model.outside(step))
+@given(
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.integers(0, 5),
+    st.integers(0, 20),
+    st.integers(0, 3),
+    st.integers(1, 9),
+)
+def test_the_short_way_to_a_range_says_the_same(
+    forwards: int, attended: int, growth: int, seen: int, rows: int, num_steps: int
+) -> None:
+    """A run of steps at once, from below a range, into it and beyond it, or over it."""
+    fitted = {"forwards": (1, 2), "prefill_attended": (3, 12), "decode_attended": (5, 7)}
+    model = LatencyModel("additive", {}, fitted=fitted)
+    steps = [
+        Features(forwards, prefill_attended=attended + n * growth, decode_attended=seen + n * rows)
+        for n in range(num_steps)
+    ]
+    names = [model.outside(step) for step in steps]
+    largest: dict[str, int] = {}
+    for step, outside in zip(steps, names, strict=True):
+        largest |= {name: getattr(step, name) for name in outside}  # counts only grow
+    timer = StepTimer(model)
+    more = Features(prefill_attended=growth, decode_attended=rows)
+    assert timer.within(steps[0], steps[-1]) == (not any(names))
+    assert timer.outside(steps[0], more, num_steps) == (sum(map(bool, names)), largest)
 
 
 def test_noise_leaves_the_mean_where_it_is() -> None:

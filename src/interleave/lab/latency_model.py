@@ -96,9 +96,30 @@ class StepTimer:
         ranges = [(model.fitted or {}).get(name, (0, 0)) for name in FEATURES]
         self._low, self._high = tuple(low for low, _ in ranges), tuple(high for _, high in ranges)
 
-    def within(self, step: Features) -> bool:
-        """Whether every count of a step lies in the fitted range (`LatencyModel.outside` names the others)."""
-        return not (any(map(operator.lt, step, self._low)) or any(map(operator.gt, step, self._high)))
+    def within(self, first: Features, last: Features) -> bool:
+        """Whether every count of steps that grow from `first` to `last` lies in the fitted range."""
+        return not (any(map(operator.lt, first, self._low)) or any(map(operator.gt, last, self._high)))
+
+    def outside(self, first: Features, growth: Features, num_steps: int) -> tuple[int, dict[str, int]]:
+        """(steps with a count outside the fitted range, the largest value of each such count).
+
+        Steps 0 .. num_steps - 1; counts only grow, so the steps inside of a range are a stretch of them.
+        """
+        begin, end = 0, num_steps  # of the stretch inside of all ranges
+        largest: dict[str, int] = {}
+        for name, value, more, low, high in zip(FEATURES, first, growth, self._low, self._high, strict=True):
+            # Steps below the range, and steps not above it.
+            if more:
+                below, reached = -((value - low) // more), (high - value) // more + 1
+            else:
+                below, reached = (num_steps if value < low else 0), (num_steps if value <= high else 0)
+            below, reached = min(max(below, 0), num_steps), min(max(reached, 0), num_steps)
+            begin, end = max(begin, below), min(end, reached)
+            if reached < num_steps:
+                largest[name] = value + (num_steps - 1) * more
+            elif below:
+                largest[name] = value + (below - 1) * more
+        return num_steps - max(0, end - begin), largest
 
     def decode_work(self, rows: int, seen: int) -> tuple[int, int]:
         """`packed_work` of a forward in which `rows` rows decode, and nothing else."""

@@ -110,7 +110,7 @@ def serve_document(
 
 
 def worst_outside(executors: Sequence[SimulatedExecutor]) -> dict[str, int]:
-    """The farthest value of each count outside its fitted range, over machines."""
+    """The largest value of each count outside its fitted range, over machines."""
     worst: dict[str, int] = {}
     for executor in executors:
         for name, value in executor.worst_outside.items():

@@ -30,8 +30,8 @@ class SimulatedExecutor:
 
     arrivals: the stream that the loop serves from; None never leaps.
     num_outside: steps with a count outside the range of the model's fit; worst_outside names those
-    counts with the farthest value met. span_ticks: of the first and last step of the latest event; busy_ticks: of
-    all steps. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
+    counts with the largest value met there. span_ticks: of the first and last step of the latest event; busy_ticks:
+    of all steps. steps: the features of each event's first step, where asked for. keep_pieces: make every piece, for
     somebody who looks at plans afterwards.
     """
 
@@ -165,13 +165,14 @@ class SimulatedExecutor:
         return steps
 
     def _mark(self, features: list[Features], growth: list[Features], repeats: int) -> None:
-        step = total(features)
+        first = last = total(features)
+        more = _NO_GROWTH
         if repeats > 1:
             more = total(growth)
-            step = Features(*[a + (repeats - 1) * b for a, b in zip(step, more, strict=True)])
-        if self._timer.within(step):
+            last = Features(*[a + (repeats - 1) * b for a, b in zip(first, more, strict=True)])
+        if self._timer.within(first, last):
             return
-        self.num_outside += repeats
-        for name in self.model.outside(step):
-            value = getattr(step, name)
+        steps, largest = self._timer.outside(first, more, repeats)
+        self.num_outside += steps
+        for name, value in largest.items():
             self.worst_outside[name] = max(value, self.worst_outside.get(name, value))
