@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interleave.schedule.config import SchedulerConfig
-from interleave.schedule.policies import POLICIES, UNBOUNDED, Limits
+from interleave.schedule.policies import POLICIES, UNBOUNDED, StepLimits
 
 EVERY_POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))
 
@@ -20,24 +20,24 @@ def test_without_further_choices(policy: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "choices", "limits"),
     [
-        ("chunked", {}, Limits(512, 512, UNBOUNDED, False)),
-        ("chunked", {"chunk_budget": None}, Limits(UNBOUNDED, UNBOUNDED, UNBOUNDED, False)),
-        ("chunked", {"max_chunk": 64}, Limits(512, 64, UNBOUNDED, False)),
-        ("chunked", {"max_chunk": 700}, Limits(512, 700, UNBOUNDED, False)),
-        ("chunked", {"token_budget": 99}, Limits(512, 512, 99, False)),
-        ("chunked", {"order": "prefill_first"}, Limits(512, 512, UNBOUNDED, True)),
-        ("mixed", {}, Limits(512, 512, 512 + 32, False)),
-        ("mixed", {"token_budget": 600}, Limits(512, 512, 600, False)),
-        ("mixed", {"chunk_budget": None}, Limits(UNBOUNDED, UNBOUNDED, UNBOUNDED, False)),
-        ("mixed", {"chunk_budget": None, "token_budget": 600}, Limits(UNBOUNDED, UNBOUNDED, 600, False)),
-        ("mixed", {"chunk_budget": 1, "max_rows": 1}, Limits(1, 1, 2, False)),
-        ("whole", {}, Limits(512, 512, UNBOUNDED, True)),
-        ("whole", {"order": "decode_first"}, Limits(512, 512, UNBOUNDED, False)),
-        ("padded", {}, Limits(512, 512, UNBOUNDED, True)),
-        ("static", {}, Limits(512, 512, UNBOUNDED, True)),
+        ("chunked", {}, StepLimits(512, 512, UNBOUNDED, False)),
+        ("chunked", {"chunk_budget": None}, StepLimits(UNBOUNDED, UNBOUNDED, UNBOUNDED, False)),
+        ("chunked", {"max_chunk": 64}, StepLimits(512, 64, UNBOUNDED, False)),
+        ("chunked", {"max_chunk": 700}, StepLimits(512, 700, UNBOUNDED, False)),
+        ("chunked", {"token_budget": 99}, StepLimits(512, 512, 99, False)),
+        ("chunked", {"order": "prefill_first"}, StepLimits(512, 512, UNBOUNDED, True)),
+        ("mixed", {}, StepLimits(512, 512, 512 + 32, False)),
+        ("mixed", {"token_budget": 600}, StepLimits(512, 512, 600, False)),
+        ("mixed", {"chunk_budget": None}, StepLimits(UNBOUNDED, UNBOUNDED, UNBOUNDED, False)),
+        ("mixed", {"chunk_budget": None, "token_budget": 600}, StepLimits(UNBOUNDED, UNBOUNDED, 600, False)),
+        ("mixed", {"chunk_budget": 1, "max_rows": 1}, StepLimits(1, 1, 2, False)),
+        ("whole", {}, StepLimits(512, 512, UNBOUNDED, True)),
+        ("whole", {"order": "decode_first"}, StepLimits(512, 512, UNBOUNDED, False)),
+        ("padded", {}, StepLimits(512, 512, UNBOUNDED, True)),
+        ("static", {}, StepLimits(512, 512, UNBOUNDED, True)),
     ],
 )
-def test_limits_follow_from_the_choices(policy: str, choices: dict[str, int], limits: Limits) -> None:
+def test_limits_follow_from_the_choices(policy: str, choices: dict[str, int], limits: StepLimits) -> None:
     assert SchedulerConfig(policy, **choices).limits == limits  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def test_one_is_enough(policy: str, name: str) -> None:
 @pytest.mark.parametrize("policy", ["chunked", "mixed"])
 def test_one_position_of_a_prompt_is_enough(policy: str) -> None:
     config = SchedulerConfig(policy, max_chunk=1, max_rows=1, token_budget=2)
-    assert config.limits == Limits(512, 1, 2, False)
+    assert config.limits == StepLimits(512, 1, 2, False)
 
 
 @pytest.mark.parametrize("policy", ["padded", "static"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from interleave.schedule.allocation import ALLOCATIONS
 from interleave.schedule.names import nearest
-from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, Limits
+from interleave.schedule.policies import DEFAULT_ORDER, ORDERS, POLICIES, UNBOUNDED, StepLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class SchedulerConfig:
                 raise ValueError(f"{name} {value!r} does not apply to policy {self.policy!r}: {reason}")
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> StepLimits:
         chunk_budget = self.chunk_budget or UNBOUNDED
         token_budget = self.token_budget or UNBOUNDED
         if self.policy == "mixed" and self.token_budget is None and self.chunk_budget is not None:
             token_budget = self.chunk_budget + self.max_rows
-        return Limits(
+        return StepLimits(
             chunk_budget=chunk_budget,
             max_chunk=self.max_chunk or chunk_budget,
             token_budget=token_budget,

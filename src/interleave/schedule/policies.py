@@ -21,7 +21,7 @@ UNBOUNDED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StepLimits:
     """C, kappa and T of one engine, with `UNBOUNDED` where there is none."""
 
     chunk_budget: int
@@ -30,7 +30,7 @@ class Limits:
     prefill_first: bool
 
 
-Policy = Callable[[Sequence[Row], Sequence[Row], Limits], tuple[Forward, ...]]
+Policy = Callable[[Sequence[Row], Sequence[Row], StepLimits], tuple[Forward, ...]]
 """(prefilling rows, decoding rows, limits) -> forwards, none of them empty."""
 
 
@@ -68,7 +68,7 @@ def _decodes(rows: Sequence[Row]) -> Forward:
     return tuple([new(Piece, (row, row.num_computed, 1)) for row in rows])
 
 
-def _chunks(prefilling: Sequence[Row], budget: int, limits: Limits) -> Forward:
+def _chunks(prefilling: Sequence[Row], budget: int, limits: StepLimits) -> Forward:
     """Share `budget` over the prompts, first come first served."""
     pieces: list[Piece] = []
     new = tuple.__new__
@@ -99,7 +99,7 @@ def _non_empty(*forwards: Forward) -> tuple[Forward, ...]:
 
 
 def _chunks_and_decodes(
-    prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits
+    prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits
 ) -> tuple[Forward, Forward]:
     if not prefilling:
         return (), _decodes(decoding)  # T leaves room for every row
@@ -114,7 +114,7 @@ def _chunks_and_decodes(
     return chunks, _decodes(sorted(decoding, key=lambda row: row.last_served_step)[: max(0, room)])
 
 
-def whole(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
+def whole(prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits) -> tuple[Forward, ...]:
     """Each prompt in one piece. A prompt longer than the budget runs in a step of its own.
 
     Prefill-first (the classic server): prompts run while every decode waits. Decode-first: the
@@ -128,7 +128,7 @@ def whole(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) ->
     return _non_empty(_whole_prompts(prefilling, budget, alone=not decoding), _decodes(decoding))
 
 
-def group(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
+def group(prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits) -> tuple[Forward, ...]:
     """All prompts just admitted as one group, else one decode forward; serves `padded` and `static`.
 
     No budget limits the group: it is as wide as its widest prompt and as tall as admission made it.
@@ -137,14 +137,14 @@ def group(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) ->
     return _non_empty(prompts) or _non_empty(_decodes(decoding))
 
 
-def chunked(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
+def chunked(prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits) -> tuple[Forward, ...]:
     """A forward of chunks, then a forward of decodes."""
     if not prefilling:  # most steps
         return (_decodes(decoding),) if decoding else ()
     return _non_empty(*_chunks_and_decodes(prefilling, decoding, limits))
 
 
-def mixed(prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits) -> tuple[Forward, ...]:
+def mixed(prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits) -> tuple[Forward, ...]:
     """Decodes and chunks in one forward."""
     chunks, decodes = _chunks_and_decodes(prefilling, decoding, limits)
     return _non_empty((*decodes, *chunks))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from interleave.schedule.plan import Forward
-from interleave.schedule.policies import Limits, Policy
+from interleave.schedule.policies import Policy, StepLimits
 from interleave.schedule.row import Row
 
 PredictStep = Callable[[Sequence[Forward]], float]
@@ -36,7 +36,7 @@ class TpotTarget:
             )
 
     def plan(
-        self, policy: Policy, prefilling: Sequence[Row], decoding: Sequence[Row], limits: Limits
+        self, policy: Policy, prefilling: Sequence[Row], decoding: Sequence[Row], limits: StepLimits
     ) -> tuple[Forward, ...]:
         """The policy's forwards under the largest chunk budget (at most C, at least 1) within the target.
 

@@ -14,7 +14,7 @@ from interleave.lab.peers.document import store_document
 from interleave.lab.peers.engines import PEERS, find_peers, has_module, parse_choice
 from interleave.lab.peers.kinds import workloads_of
 from interleave.lab.peers.measure import PeersConfig
-from interleave.lab.peers.process import Served
+from interleave.lab.peers.process import PeerRun
 from interleave.lab.peers.ratios import QUANTITIES, floors, ratios
 from interleave.lab.peers.run_rows import check_line, decode_steps_s, run_row
 from interleave.lab.peers.targets import Bound
@@ -145,14 +145,14 @@ def test_gguf_readers_take_the_embedded_model_only(tiny_folder, small_file, monk
 
 
 def test_steps_count_only_while_every_row_decodes():
-    served = Served(9.0, [[1.0, 2.0, 4.0, 7.0], [2.0, 4.0, 6.5]], [[], []], None)
+    served = PeerRun(9.0, [[1.0, 2.0, 4.0, 7.0], [2.0, 4.0, 6.5]], [[], []], None)
     assert decode_steps_s(served) == [2.0]
     row = run_row(served, batch(2), "p", "ours", 3)
     assert (row["step_s"], row["worst_gap_s"], row["run"]) == (2.0, None, 3)
 
 
 def test_gaps_around_a_late_request():
-    served = Served(9.0, [[1.0, 2.0, 5.0], [1.0, 4.0, 4.5], [6.0]], [[], [], []], 2.5)
+    served = PeerRun(9.0, [[1.0, 2.0, 5.0], [1.0, 4.0, 4.5], [6.0]], [[], [], []], 2.5)
     late = Workload("peer-disturb", batch(2).requests, Ask((1,), 1), 2)
     row = run_row(served, late, "p", "ours", 0)
     assert row["worst_gap_s"] == 3.0  # also of a gap that had begun before
@@ -167,7 +167,7 @@ def batch(rows):
 
 def test_ratios_are_medians_of_pairs():
     def row(engine, run, step_s):
-        served = Served(1.0, [[1.0, 1.0 + step_s]], [[]], None)
+        served = PeerRun(1.0, [[1.0, 1.0 + step_s]], [[]], None)
         return run_row(served, batch(1), "vllm", engine, run)
 
     values = {"ours": [2.0, 3.0, 8.0], "vllm": [4.0, 3.0, 4.0]}
@@ -204,7 +204,7 @@ def test_chunks_by_a_target_are_set_against_both(small_file):
     """The peer in the pair, and our own fixed chunks in the same pair; of every peer's pairs."""
 
     def row(pair, engine, run, wall_s):
-        served = Served(wall_s, [[1.0, 2.0], [1.5]], [[], []], 0.5)
+        served = PeerRun(wall_s, [[1.0, 2.0], [1.5]], [[], []], 0.5)
         return run_row(served, late, pair, engine, run)
 
     late = Workload("peer-disturb", batch(1).requests, Ask((1,), 1), 2)

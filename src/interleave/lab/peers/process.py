@@ -45,7 +45,7 @@ class PeerError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PeerRun:
     """What one run left: seconds from its start, by request in the workload's order (the late one last).
 
     peak_bytes: the most memory that the process has held since it began, None where it cannot tell.
@@ -97,7 +97,7 @@ class EngineProcess:
     ) -> None:
         self._end()
 
-    def serve(self, workload: Workload) -> Served:
+    def serve(self, workload: Workload) -> PeerRun:
         """Serve a workload once. Raises PeerError if the process dies, hangs or gives other counts than asked."""
         command = {
             "requests": [ask.as_json() for ask in workload.requests],
@@ -114,7 +114,7 @@ class EngineProcess:
             raise self._failure() from error
         finally:
             never_reads.cancel()
-        served = Served(**self._answer())
+        served = PeerRun(**self._answer())
         asked = [ask.max_tokens for ask in workload.everyone]
         given = [len(tokens) for tokens in served.tokens]
         if given != asked or [len(times) for times in served.times_s] != asked:

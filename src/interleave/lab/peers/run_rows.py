@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from interleave.lab.peers.process import Served
+from interleave.lab.peers.process import PeerRun
 from interleave.lab.peers.workload_file import Workload
 from interleave.lab.point_table import Row
 
 
-def run_row(served: Served, workload: Workload, pair: str, engine: str, run: int) -> Row:
+def run_row(served: PeerRun, workload: Workload, pair: str, engine: str, run: int) -> Row:
     """What one run says, in seconds: wall; the median step in which all rows decode; and around a late
     request the worst gap that it causes, the median gap, and its own first token. None where not asked."""
     row: dict[str, Any] = {
@@ -38,7 +38,7 @@ def run_row(served: Served, workload: Workload, pair: str, engine: str, run: int
     return row
 
 
-def decode_steps_s(served: Served) -> list[float]:
+def decode_steps_s(served: PeerRun) -> list[float]:
     """Gaps of the first row while every row is decoding: after the last first token, before the first end."""
     begin = max(times[0] for times in served.times_s)
     end = min(times[-1] for times in served.times_s)
