@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 import pytest
 from toys.outputs import shown_on
 
-from interleave.lab.experiments.arrival_curves import simulated_loads
+from interleave.lab.experiments.arrival_curves import EngineName, Params, simulated_loads
 from interleave.report.figures import arrival_curves as draw
 from interleave.report.layout import find_notebook
 from interleave.report.runner import run_notebook
@@ -65,6 +65,18 @@ def test_the_simulator_is_held_to_the_runs_on_the_same_traces() -> None:
     assert (line["engine"], line["runs"]) == ("chunked", 3)
     for quantity in ("served rate", "TTFT", "median gap", "worst gap"):
         assert line[f"{quantity} [%]"] == pytest.approx(10)  # of 10, 0 and 50
+
+
+def test_an_engine_keeps_its_letter_whoever_else_ran() -> None:
+    """`misses.csv` explains a miss by number, so a number must mean the same engine in every profile."""
+    assert sorted(draw.SIMULATED_LETTERS) == sorted(get_args(EngineName))
+    assert len(set(draw.SIMULATED_LETTERS.values())) == len(draw.SIMULATED_LETTERS)
+    both = pd.concat([points(), points().dropna(subset="load").assign(engine="whole")])
+    for rows, numbers in ((both, {"5a": "chunked", "5d": "whole"}), (points(), {"5a": "chunked"})):
+        found = draw.graded(rows.assign(prompt_tokens=8), Params()).set_index("no.")["quantity"]
+        assert {no: text.split()[2] for no, text in found.items() if no.startswith("5")} == {
+            no: f"{engine}:" for no, engine in numbers.items()
+        }
 
 
 def test_a_figure_marks_what_was_measured_and_draws_a_line_for_the_rest() -> None:
