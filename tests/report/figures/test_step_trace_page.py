@@ -166,7 +166,7 @@ def test_the_worst_gaps_are_those_of_engines_that_left_any() -> None:
 
 def test_steps_with_and_without_prefill_are_told_apart() -> None:
     (line,) = tables.step_table(points(chunked=[1.0]), 8).to_dict("records")
-    assert (line["steps"], line["with prefill [%]"]) == (2, 50)
+    assert (line["steps"], line[tables.WITH_PREFILL]) == (2, 50)
     assert (line["median with [ms]"], line["median without [ms]"], line["longest [ms]"]) == (4000, 3000, 4000)
 
 

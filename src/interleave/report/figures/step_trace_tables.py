@@ -41,7 +41,7 @@ def step_table(points: pd.DataFrame, rows: int) -> pd.DataFrame:
             {
                 "engine": engine,
                 "steps": len(own),
-                "with prefill [%]": 100 * len(with_prefill) / len(own),
+                WITH_PREFILL: 100 * len(with_prefill) / len(own),
                 "median without [ms]": own[~own["carries"]]["ms"].median(),
                 "median with [ms]": with_prefill.median(),
                 "longest [ms]": own["ms"].max(),
