@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_notebook
 
+from interleave.lab.devices import place
+from interleave.report.marks import measured_on, measured_with
 from interleave.report.runs import Page, Run
 from interleave.report.status import versions_table
 
@@ -32,3 +34,12 @@ def test_a_page_says_where_its_numbers_come_from(simulated: bool, driver: str | 
         Page(Run("01_toy", "toy", "A toy", simulated=simulated), "gpu", Path("01_toy.ipynb"), notebook).mark
         == mark
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark"), [("cpu", "measured-cpu"), *((gpu, "measured-gpu") for gpu in ("cuda", "cuda:1", "mps"))]
+)
+def test_a_device_and_its_driver_give_the_same_mark(kind: str, mark: str) -> None:
+    assert measured_on(kind) == mark
+    if kind == "cpu":
+        assert measured_with(place(kind).driver) == mark

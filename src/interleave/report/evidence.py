@@ -17,7 +17,7 @@ from interleave.lab.paths import repo_root
 from interleave.lab.reference import Published
 from interleave.lab.results import PointStore
 from interleave.report.layout import results_root
-from interleave.report.marks import Value
+from interleave.report.marks import Value, measured_with
 from interleave.report.parameters import load_experiment
 from interleave.report.run_list import load_runs
 
@@ -86,7 +86,6 @@ def stored_results(experiments: list[str], profile: str, root: Path) -> dict[str
             points = collect(experiment, params, store, measure=False)
         except MissingPoint:
             continue
-        measured = "measured-gpu" if points.origin()["driver"] else "measured-cpu"
-        mark = "simulated" if name in simulated else measured
+        mark = "simulated" if name in simulated else measured_with(points.origin()["driver"])
         found[name] = Stored(points.frame, params, mark, tuple(points.keys))
     return found

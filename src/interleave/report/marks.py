@@ -40,8 +40,13 @@ def find_mark(name: str) -> Mark:
 
 
 def measured_on(device: str) -> str:
-    """The mark of what was measured on a device of torch."""
-    return "measured-gpu" if device == "cuda" else "measured-cpu"
+    """The mark of what is measured on a device of torch: whatever is no CPU has a driver."""
+    return measured_with(None if device == "cpu" else device)
+
+
+def measured_with(driver: str | None) -> str:
+    """The mark of what a run measured that recorded this driver; a CPU has none (see `lab.devices.place`)."""
+    return "measured-gpu" if driver else "measured-cpu"
 
 
 def badge_html(name: str) -> str:

@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 
 from interleave.report.freshness import PageState, page_state
 from interleave.report.layout import executed_folder
+from interleave.report.marks import measured_with
 from interleave.report.run_list import Run as Run
 from interleave.report.run_list import load_runs as load_runs
 from interleave.report.source import load_notebook
@@ -63,10 +64,8 @@ class Page:
 
     @property
     def mark(self) -> str:
-        """Where the numbers of this page come from: a simulation, or a device, which is a GPU if it has a driver."""
-        if self.run.simulated:
-            return "simulated"
-        return "measured-gpu" if self.origin.get("driver") else "measured-cpu"
+        """Where the numbers of this page come from: a simulation, or the device that measured them."""
+        return "simulated" if self.run.simulated else measured_with(self.origin.get("driver"))
 
 
 def find_pages(root: Path, site: Site, runs_root: Path | None = None) -> list[Page]:
