@@ -68,7 +68,7 @@ def explorer_drawing(grid: dict[str, Any], source: str) -> Drawing:
         explorer_alt(grid),
         explorer_caption(grid),
         explorer.explorer_values(grid, source),
-        stale=EXPLORER.command if EXPLORER.is_stale(grid.get("code")) else None,
+        stale=EXPLORER.stale(grid.get("code")),
     )
 
 
@@ -109,7 +109,7 @@ def timeline_drawing(line: timeline.Timeline) -> Drawing | None:
         values,
         {"timeline": table},
         None if line.mark == "simulated" else STEP_TRACE,
-        TIMELINE.command if line.mark == "simulated" and TIMELINE.is_stale(line.code) else None,
+        TIMELINE.stale(line.code) if line.mark == "simulated" else None,
     )
 
 

@@ -40,9 +40,9 @@ class Simulation:
         """The document below `root`, None where there is none."""
         return self.read(root / self.path) if (root / self.path).is_file() else None
 
-    def is_stale(self, code: object) -> bool:
-        """Whether a document that says it was made by `code` is not today's."""
-        return code != self.code()
+    def stale(self, code: object) -> str | None:
+        """The command that makes it anew, where a document that says it was made by `code` is not today's."""
+        return None if code == self.code() else self.command
 
 
 EXPLORER = Simulation("explorer", "sweep", read_sweep, sweep_code)
@@ -59,7 +59,7 @@ def simulation_states(root: Path) -> list[PageState]:
             found.append(PageState(simulation.name, "simulated", BROKEN, [str(error)]))
             continue
         if document is not None:
-            stale = simulation.is_stale(document.get("code"))
-            reasons = [f"other code made it; `{simulation.command}` makes it anew"] if stale else []
-            found.append(PageState(simulation.name, "simulated", STALE if stale else FRESH, reasons))
+            command = simulation.stale(document.get("code"))
+            reasons = [f"other code made it; `{command}` makes it anew"] if command else []
+            found.append(PageState(simulation.name, "simulated", STALE if command else FRESH, reasons))
     return found
