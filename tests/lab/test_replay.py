@@ -323,8 +323,8 @@ def test_steps_outside_the_fit_are_told_in_words(tmp_path: Path) -> None:
     arguments = ["--rate", "2", "--num-requests", "20", "--scale", "16", "--latency", str(path)]
     done = CliRunner().invoke(main, ["simulate", "serve", *arguments])
     assert done.exit_code == 0, done.output
-    assert "outside the fitted range: forwards up to " in done.stdout
-    assert ", decode rows up to " in done.stdout
+    assert "outside the fitted range: forwards (largest " in done.stdout
+    assert ", decode rows (largest " in done.stdout
     assert "{" not in done.stdout
 
 

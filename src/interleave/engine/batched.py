@@ -132,7 +132,7 @@ class Engine:
         return ended is not None
 
     def end_all(self, reason: str) -> list[str]:
-        """End every live request, whatever state a step left them in; returns their ids. The pool is empty then."""
+        """End every live request, whatever state a plan left them in; returns their ids. The pool is empty then."""
         failed, rows, blocks = self.scheduler.end_all(reason)
         # Also rows that wait after a preemption: the executor keeps their generators.
         self.executor.release(rows, blocks)

@@ -177,11 +177,11 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(f"{'preempted':14} {document['num_preemptions']:,} times, {document['recomputed_tokens']:,} of "
                      f"{document['prefill_tokens']:,} prefill positions recomputed")  # fmt: skip
     if document["steps_outside_the_fit"]:
-        farthest = ", ".join(
-            f"{name.replace('_', ' ')} up to {value:,}" for name, value in document["outside"].items()
+        largest = ", ".join(
+            f"{name.replace('_', ' ')} (largest {value:,})" for name, value in document["outside"].items()
         )
         lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
-                     f"outside the fitted range: {farthest}")  # fmt: skip
+                     f"outside the fitted range: {largest}")  # fmt: skip
     if len(document["machines"]) > 1:
         lines += [
             f"{one['role']:14} {one['num_requests']:,} requests, {one['num_steps']:,} steps, busy {one['busy']:.0%}"

@@ -26,7 +26,8 @@ POSITIONS = FEATURES.index("positions")
 FARTHEST = 10.0
 """A prediction off by more than this factor weighs its observation no differently: early turns are wild."""
 SLOWEST = 2.0
-"""A time of more than this many times the predicted one counts as so much: somebody else had the machine."""
+"""A time of more than this many times the predicted one pulls no more than one of so many: somebody else had the
+machine."""
 SETTLED, PATIENCE = 1e-6, 3
 """The turns end when this many of them in a row have not lowered the deviance by this share."""
 
@@ -50,7 +51,7 @@ class Observed:
 class Fit:
     """A model with its relative errors by label, (fitted - observed) / observed.
 
-    deviance: mean gamma deviance, what the fit makes small; 0 without any error.
+    deviance: what the fit makes small, by the mean over labels; 0 without any error.
     """
 
     model: LatencyModel
@@ -59,7 +60,8 @@ class Fit:
 
     @property
     def rms(self) -> float:
-        return float(np.sqrt(np.mean(np.square(list(self.errors.values())))))
+        """The size of an error relative to the prediction: the deviance of small errors is their mean square."""
+        return float(np.sqrt(self.deviance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +149,10 @@ def fit(problem: Problem, overlap: str, floor_s: float, rounds: int = 60) -> Fit
 
 
 def _deviance(target: Array, fitted: Array) -> float:
-    ratio = np.minimum(target / np.maximum(fitted, target / 1e12), SLOWEST)
-    return float(2.0 * np.mean(ratio - 1.0 - np.log(ratio)))
+    """Mean gamma deviance; beyond SLOWEST it grows as slowly as the turns' pull, which stays the same there."""
+    ratio = target / np.maximum(fitted, target / 1e12)
+    near = np.minimum(ratio, SLOWEST)
+    return float(2.0 * np.mean(near - 1.0 - np.log(near) + (SLOWEST - 1.0) * np.log(ratio / near)))
 
 
 def predicted(problem: Problem, model: LatencyModel) -> Array:

@@ -235,7 +235,7 @@ class Scheduler:
         return waited
 
     def end_all(self, reason: str) -> tuple[list[str], list[Row], list[list[int]]]:
-        """End every live request and empty the pool, also when a plan or a commit broke off halfway.
+        """End every live request and empty the pool, also when a plan broke off halfway.
 
         Rows, queue and pool need not agree then, so nothing is given back piece by piece. Returns the ids in
         order of admission, and the rows among them with the blocks that they held.

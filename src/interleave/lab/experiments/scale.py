@@ -22,9 +22,9 @@ from interleave.lab.ways_to_serve import APART, WAYS
 
 MODULES = (
     "deployment", "disaggregation", "fleet", "gap_histogram", "latency_model", "nnls", "plan_features",
-    "published_calibration", "published_runs", "reference", "replica", "request_table", "routing", "scale_runs", "simulate_serve",
-    "simulated_executor", "simulator", "slo_capacity", "step_fit", "step_prediction", "token_times",
-    "virtual_clock", "ways_to_serve",
+    "published_calibration", "published_runs", "reference", "replica", "request_table", "routing", "scale_runs",
+    "simulate_serve", "simulated_executor", "simulator", "slo_capacity", "step_fit", "step_prediction",
+    "token_times", "virtual_clock", "ways_to_serve",
 )  # fmt: skip
 RoutingName = Literal["round_robin", "least_loaded", "shortest_queue"]
 Load = Annotated[float, Field(gt=0, le=4)]
