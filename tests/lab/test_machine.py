@@ -125,9 +125,10 @@ def test_a_model_multiplies_as_the_table_says(measured):
     ]
     assert chosen_paths(table).limits == ((1, "reference"), (None, "cpu"))
     threads = torch.get_num_threads()
-    save_paths(shipped_config("tiny"), threads + 1, table)
+    assert save_paths(shipped_config("tiny"), threads + 1, table)
     assert load_model("tiny").linear == fixed.linear
-    save_paths(shipped_config("tiny"), threads, table)
+    assert save_paths(shipped_config("tiny"), threads, table)
+    assert not save_paths(shipped_config("tiny"), threads, table), "nothing changed the second time"
     found = load_model("tiny")
     assert found.linear == "reference to 1 rows, cpu beyond (measured)"
     assert load_model("tiny-gqa3").linear == load_model("tiny-gqa3", ops=None).linear

@@ -41,12 +41,17 @@ def machine(config: str, repeats: int, json_path: str | None) -> None:
         check_writable(out)
     document = measure_machine(config, repeats=repeats, say=progress)
     kept = save_machine(document)
-    save_paths(shipped_config(config), document["threads"], document["linear_paths"])
+    changed = save_paths(shipped_config(config), document["threads"], document["linear_paths"])
     if out is not None:
         save_machine(document, out)
     for line in machine_lines(document):
         click.echo(line)
     click.echo(f"{'kept':12} {out or kept}")
+    if changed:
+        click.echo(
+            f"{'changed':12} models of these shapes multiply in another way from now on; a stored point keeps its key: "
+            "measure those that shall be compared with new ones again, with --force"
+        )
 
 
 @click.group()

@@ -9,7 +9,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +19,7 @@ from interleave.lab.files import write_atomically
 from interleave.lab.spread import spread
 from interleave.model.config import ModelConfig
 from interleave.model.ops import cpu, reference, simd
-from interleave.model.row_paths import RowPaths, best_paths, fixed_paths, paths_file
+from interleave.model.row_paths import RowPaths, best_paths, fixed_paths, paths_file, stored_paths
 
 Q4_1_RUN = 32
 
@@ -80,16 +79,20 @@ def chosen_paths(table: Sequence[dict[str, Any]]) -> RowPaths:
     return best_paths(times, usual)
 
 
-def save_paths(config: ModelConfig, threads: int, table: Sequence[dict[str, Any]]) -> Path:
-    """Keep what a table asks for, for models with these shapes on so many threads. Raises StorageError."""
-    before = torch.get_num_threads()
+def save_paths(config: ModelConfig, threads: int, table: Sequence[dict[str, Any]]) -> bool:
+    """Keep what a table asks for, for models with these shapes on so many threads. Raises StorageError.
+
+    Returns whether they multiply in another way from now on.
+    """
+    usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        path = paths_file(shapes(config))
+        path, before = paths_file(shapes(config)), stored_paths(shapes(config))
     finally:
-        torch.set_num_threads(before)
-    write_atomically(path, json.dumps({"limits": chosen_paths(table).limits}) + "\n")
-    return path
+        torch.set_num_threads(usual)
+    chosen = chosen_paths(table)
+    write_atomically(path, json.dumps({"limits": chosen.limits}) + "\n")
+    return chosen.limits != (before or fixed_paths("simd" in PATHS)).limits
 
 
 def path_lines(table: Sequence[dict[str, Any]]) -> dict[str, str]:
