@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
     torch.cuda.is_available(), reason="a GPU does not reserve addresses without memory: interpreter only"
 )
 BLOCK, DIM, FIRST_BLOCK, MOST_BLOCKS = 64, 64, 600_000, 64
-KV_HEADS, HEAD_STRIDE = 3, 1_200_000_000
+KV_HEADS, GROUP, HEAD_STRIDE = 3, 2, 1_200_000_000
 """Elements from one KV head to the next: an int32 holds one stride, and not two. The first block in use
 lies 2.4 billion behind its head."""
 V_OFFSET = 4 * MOST_BLOCKS * BLOCK * DIM
@@ -63,7 +63,7 @@ class FarLayers:
 class FarCache:
     """A cache of three KV heads with the blocks FIRST_BLOCK .. FIRST_BLOCK + MOST_BLOCKS there."""
 
-    block_tokens = BLOCK
+    block_tokens, group_size = BLOCK, GROUP
 
     def __init__(self) -> None:
         size = 2 * ((KV_HEADS - 1) * HEAD_STRIDE + (FIRST_BLOCK + MOST_BLOCKS) * BLOCK * DIM + 2 * V_OFFSET)
@@ -93,7 +93,7 @@ class FarCache:
 
 def far(rows: list[tuple[int, int]]) -> Case:
     """The case of these rows with its cache far away."""
-    near = make(rows, group=2, kv_heads=KV_HEADS, head_dim=DIM, block_tokens=BLOCK, dtype=torch.float16)
+    near = make(rows, group=GROUP, kv_heads=KV_HEADS, head_dim=DIM, block_tokens=BLOCK, dtype=torch.float16)
     cache = FarCache()
     for layers, source in ((cache.k, near.cache.k[0]), (cache.v, near.cache.v[0])):
         for window, head in zip(layers.windows, source, strict=True):
