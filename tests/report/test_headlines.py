@@ -118,6 +118,9 @@ def test_the_front_page_asks_only_for_what_there_can_be() -> None:
     ):
         known |= {f"{experiment}.{name}" for name in {**said.settings, **said.measured}}
     known |= {"arrival_curves", "closed_batches", "status.pages"}
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        glued = re.findall(r'run\.glue\(\\"(\w+)\\"', notebook.read_text("utf8"))
+        known |= {f"{notebook.stem.partition('_')[2]}.{name}" for name in glued}
     known |= {name for drawing in drawings(ROOT, [], ROOT) for name in drawing.values}
     (line,) = stored_timelines(ROOT, [], ROOT)
     measured = timeline_drawing(replace(line, mark="measured-cpu"))

@@ -109,8 +109,8 @@ def test_the_ledger_accepts_it_with_aborts(
     while ahead.has_work:
         if data.draw(st.integers(0, 5)) == 0:
             victim = data.draw(st.sampled_from(ahead.live_ids))
-            ahead.abort(victim)
-            ledger.ended(victim, "abort")
+            if ahead.abort(victim) is not None:  # a row that its batch holds has all its tokens
+                ledger.ended(victim, "abort")
             ledger.conserved()
             continue
         one_step(ledger)
