@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def test_timestamps_become_seconds_from_the_first(tmp_path: Path) -> None:
         HEADER + "2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n",
     )
     assert read_public_trace(path).rows == (TraceRow(0.0, 4808, 10), TraceRow(pytest.approx(0.052), 3180, 8))
+
+
+def test_no_clock_is_put_forward_in_the_middle_of_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time without a zone is UTC, wherever it is read: here in a night that is an hour short."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        path = write(tmp_path / "t.csv", HEADER + "2023-03-26 01:59:00,5,5\n2023-03-26 03:01:00,5,5\n")
+        assert [row.due_s for row in read_public_trace(path).rows] == [0.0, 62 * 60.0]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_columns_in_any_order_and_more_of_them(tmp_path: Path) -> None:

@@ -148,6 +148,16 @@ def bench_trace(config: BenchConfig) -> Trace:
     return Trace(rows if config.arrivals == "open" else tuple(TraceRow(0.0, *row[1:]) for row in rows))
 
 
+def check_lengths(path: str, trace: Trace, positions: int) -> None:
+    """ValueError naming file and line of the first request that is longer than a model of so many positions takes."""
+    for line, row in enumerate(trace.rows, 2):  # line 1 holds the names of the columns
+        if row.prompt_tokens + row.new_tokens > positions:
+            raise ValueError(
+                f"{path}:{line}: {row.prompt_tokens} prompt and {row.new_tokens} new tokens can never fit: the model "
+                f"has {positions} positions"
+            )
+
+
 def checked_device(name: str) -> torch.device:
     """A device that is there. Raises ValueError for an unknown name or one that this machine lacks."""
     kind, _, index = name.partition(":")

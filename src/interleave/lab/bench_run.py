@@ -16,7 +16,7 @@ from interleave.engine.loop import serve
 from interleave.engine.memory import PeakMemory
 from interleave.engine.records import RunLog
 from interleave.lab.bench import bench_document, median_run
-from interleave.lab.bench_config import BenchConfig, bench_trace, checked_device, file_workload
+from interleave.lab.bench_config import BenchConfig, bench_trace, check_lengths, checked_device, file_workload
 from interleave.lab.devices import place
 from interleave.lab.machine_store import known_roofline
 from interleave.lab.provenance import provenance, utc_now
@@ -66,6 +66,8 @@ def run_bench(
         else config.block_tokens,
     )
     model = load_model(config.model, config.dtype, config.device, say=say)
+    if config.trace is not None:
+        check_lengths(config.trace, trace, model.config.max_position_embeddings)
     engine = trace_engine(
         config.engine,
         model,

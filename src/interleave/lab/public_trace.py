@@ -2,7 +2,7 @@
 
 The columns are those of the Azure LLM inference traces (TIMESTAMP, ContextTokens, GeneratedTokens; Patel
 et al., 2024), found by name in any order and case. Other columns are ignored. A time is a number of
-seconds or an ISO 8601 timestamp; the first request becomes due at 0.
+seconds or an ISO 8601 timestamp, in UTC where it names no zone; the first request becomes due at 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,9 @@ def _seconds(where: str, cell: str) -> float:
         seconds = float(cell)
     except ValueError:
         try:
-            seconds = datetime.fromisoformat(_FRACTION.sub(r"\1", cell.strip())).timestamp()
+            moment = datetime.fromisoformat(_FRACTION.sub(r"\1", cell.strip()))
+            # Else this machine's clock would jump by an hour in the middle of a trace, twice a year.
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             raise TraceError(f"{where}: expected seconds or an ISO 8601 time, got {cell!r}") from None
     if not math.isfinite(seconds):
