@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from click.testing import CliRunner
 
@@ -9,6 +11,7 @@ from interleave.cli.main import main
 from interleave.lab.fleet import Fleet
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
+from interleave.lab.plan_features import FEATURES
 from interleave.lab.simulate_serve import draw_rows
 from interleave.lab.simulator import Served, simulate, simulate_table
 from interleave.lab.slo_capacity import share_within, slo_capacity
@@ -37,6 +40,20 @@ def test_the_rate_found_is_the_edge() -> None:
     assert found["share_reached"] >= 0.9
     rows = list(draw_rows(150, found["rate"] * 1.2, scale=4))
     assert share_within(simulate_table(SERVED, rows, 150, MODEL)[0], limits) < 0.9
+
+
+@pytest.mark.parametrize(("most", "beyond"), [(10**9, False), (256, True)])
+def test_steps_outside_of_the_fit_are_said(most: int, beyond: bool) -> None:
+    """Of all rates that were tried; saturating alone tells nothing about the limits."""
+    model = replace(MODEL, fitted=dict.fromkeys(FEATURES, (0, 10**9)) | {"decode_attended": (0, most)})
+    found = slo_capacity(Fleet(served=SERVED), model, Limits(ttft_s=1.0), 0.9, 50, scale=4)
+    assert 0 <= found["steps_outside_the_fit"] < found["num_steps"]
+    assert (found["steps_outside_the_fit"] > 0) == beyond
+    assert found["outside"].keys() == ({"decode_attended"} if beyond else set())
+    # By the published model, which has seen 32 rows.
+    choices = ["--max-rows", "64", "--num-requests", "100", "--ttft-s", "2"]
+    done = CliRunner().invoke(main, ["simulate", "capacity", *choices])
+    assert "steps lie outside the fitted range: decode rows (largest " in done.stdout
 
 
 def test_limits_that_nothing_meets() -> None:

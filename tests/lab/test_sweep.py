@@ -21,7 +21,8 @@ from interleave.lab.files import StorageError
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.metrics import Limits
 from interleave.lab.paths import data_dir
-from interleave.lab.sweep import EXPLORER, Grid, read_sweep, run_sweep
+from interleave.lab.plan_features import FEATURES
+from interleave.lab.sweep import EXPLORER, Grid, read_sweep, run_sweep, sweep_lines
 from interleave.lab.sweep_point import (
     LONG,
     SHORT,
@@ -168,6 +169,25 @@ def test_other_code_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     run_sweep(small, SETTING, path, say=said.append)
     assert len(computed) == 3
     assert any("made by other code" in line for line in said)
+
+
+def test_steps_outside_of_the_fit_are_said_and_other_ranges_start_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same point by a model that states no range counts none; once it states some, the point is made again."""
+    path, small = tmp_path / "sweep.json", replace(GRID, loads=(0.5,), long_shares=(0.4,))
+    unaware = run_sweep(small, SETTING, path, say=quiet)
+    assert {row[-1] for row in unaware["rows"]} == {0.0}
+    assert not any("outside" in line for line in sweep_lines(unaware))
+    seen = dict.fromkeys(FEATURES, (0, 10**9)) | {"positions": (0, 128 + SETTING.max_rows)}
+    computed = counting(monkeypatch)
+    aware = run_sweep(small, replace(SETTING, model=replace(MODEL, fitted=seen)), path, say=quiet)
+    assert len(computed) == 3
+    assert [row[:-1] for row in aware["rows"]] == [row[:-1] for row in unaware["rows"]]
+    shares = {(row[0], row[1]): row[-1] for row in aware["rows"]}
+    assert shares["chunked", 32] == shares["chunked", 128] == 0.0
+    assert 0 < shares["whole", None] < 1
+    assert "1 of 3 points have steps outside the fitted range" in sweep_lines(aware)[-1]
 
 
 def test_points_of_another_setting_are_left_alone(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from interleave.cli.fit import PUBLISHED, latency_model
 from interleave.cli.main import main
 from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import data_dir
+from interleave.lab.plan_features import FEATURES
 from interleave.lab.timeline import (
     POLICIES,
     TimelineSetting,
     read_timeline,
     timeline_document,
+    timeline_lines,
     write_timeline,
 )
 
@@ -74,6 +77,20 @@ def test_the_committed_one_is_what_the_code_says() -> None:
     for name in ("setting", "trace_sha256", "requests", "runs"):
         assert stored[name] == rounded(today[name])
     assert path.stat().st_size < 200_000
+
+
+def test_steps_outside_of_the_fit_are_counted_and_said() -> None:
+    """The model has seen chunks of 64 positions and less; whole prompts are longer."""
+    seen = dict.fromkeys(FEATURES, (0, 10**9)) | {"positions": (0, SETTING.chunk_budget + SETTING.max_rows)}
+    document = timeline_document(replace(SETTING, model=replace(MODEL, fitted=seen)), ("whole", "chunked"))
+    assert document["outside"]["chunked"] == {"steps": 0, "largest": {}}
+    longest = [
+        sum(tokens for _, tokens in chunks) + len(rows) for *_, chunks, rows in document["runs"]["whole"]
+    ]
+    beyond = [tokens for tokens in longest if tokens > seen["positions"][1]]
+    assert document["outside"]["whole"] == {"steps": len(beyond), "largest": {"positions": max(beyond)}}
+    (warning,) = (line for line in timeline_lines(document) if line.startswith("warning"))
+    assert f"{len(beyond)} of {len(longest)} steps lie outside the fitted range: positions" in warning
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 1}', '{"schema_version": 2, "runs": {}}'])

@@ -137,6 +137,7 @@ def capacity(
       interleave simulate capacity --replicas 4 --routing least_loaded --ttft-s 2 --max-gap-s 0.1
     """
     from interleave.lab.metrics import Limits
+    from interleave.lab.simulate_serve import outside_lines
     from interleave.lab.slo_capacity import slo_capacity
 
     limits = Limits(ttft_s, tpot_s, max_gap_s)
@@ -153,4 +154,5 @@ def capacity(
     if not found["limits_bind"]:
         rate = f"above {rate}: the limits do not bind so far; they are loose, or the requests too few"
     lines = [f"{'saturated':14} {found['saturated']:.3f} requests/s", f"{'within limits':14} {rate}"]
+    lines += outside_lines(found["steps_outside_the_fit"], found["num_steps"], found["outside"])
     publish(document, lines, json_path)

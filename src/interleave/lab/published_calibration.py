@@ -12,6 +12,8 @@ What is assumed, and where it comes from:
   bytes alone would take 0.8 ms. (By the position would fit the calibration rows a little better, at a
   cost above that of the position's whole forward; LOG.md compares the two.)
 - The kernel rows stand for 28 layers of attention over 32 rows of the mixed draw in mid-run.
+- What a fit has seen is the steps behind its calibration rows: a simulated step with a count beyond all of
+  theirs counts as outside of the fit. The kernel rows are no step.
 - The median decode step of 32 mixed rows is taken over the steps of the disturbance in which all 32
   rows decode and nothing else happens.
 """
@@ -19,13 +21,14 @@ What is assumed, and where it comes from:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from interleave.engine.batched import Engine
 from interleave.engine.ladder import ENGINES
 from interleave.engine.loop import serve
-from interleave.lab.latency_model import OVERLAPS, LatencyModel
-from interleave.lab.plan_features import Features
+from interleave.lab.latency_model import OVERLAPS, LatencyModel, Range
+from interleave.lab.plan_features import FEATURES, Features, total
 from interleave.lab.reference import Published
 from interleave.lab.simulated_executor import SimulatedExecutor
 from interleave.lab.simulator import Served, requests_of
@@ -98,10 +101,23 @@ def observations(rows: Sequence[Published]) -> list[Observed]:
     return [make(value[name]) for name, make in known.items() if value.get(name) is not None]
 
 
+def seen(observed: Sequence[Observed]) -> dict[str, Range]:
+    """Lowest and highest count of each feature over the whole steps behind these observations."""
+    totals = [total(list(step)) for one in observed if not one.bare for step in one.steps]
+    return {
+        name: (min(values), max(values))
+        for name, values in zip(FEATURES, zip(*totals, strict=True), strict=True)
+    }
+
+
 def calibrate(published: Sequence[Published]) -> dict[str, Fit]:
-    """The best fit under each overlap hypothesis, from the rows marked calibrate and constant alone."""
+    """The best fit under each overlap hypothesis, from the rows marked calibrate and constant alone.
+
+    Each model states the ranges of what it was fitted to, so that runs count the steps beyond them.
+    """
     constants = {row.id: row.value for row in published if row.use == "constant"}
     weights_s = (constants["h02"] or 0.0) / (constants["h01"] or 1.0)
-    rows = [row for row in published if row.use == "calibrate"]
-    problem = Problem.of(observations(rows), ties=TIES, weights_s=weights_s, with_fixed=False)
-    return compare(problem, FLOORS_S, OVERLAPS)
+    observed = observations([row for row in published if row.use == "calibrate"])
+    problem = Problem.of(observed, ties=TIES, weights_s=weights_s, with_fixed=False)
+    fits, ranges = compare(problem, FLOORS_S, OVERLAPS), seen(observed)
+    return {name: replace(fit, model=replace(fit.model, fitted=ranges)) for name, fit in fits.items()}

@@ -118,6 +118,14 @@ def worst_outside(executors: Sequence[SimulatedExecutor]) -> dict[str, int]:
     return worst
 
 
+def outside_lines(steps: int, num_steps: int, worst: Mapping[str, int]) -> list[str]:
+    """The warning for a terminal that a run went beyond what its model was fitted to; none where it did not."""
+    if not steps:
+        return []
+    largest = ", ".join(f"{name.replace('_', ' ')} (largest {value:,})" for name, value in worst.items())
+    return [f"{'warning':14} {steps:,} of {num_steps:,} steps lie outside the fitted range: {largest}"]
+
+
 def machines(run: FleetRun) -> list[dict[str, Any]]:
     """What each machine did: requests, steps, and the share of the run in which it computed."""
     span_s = float(np.nanmax(run.table.column("last_token_s")) - run.table.column("due_s")[0])
@@ -176,12 +184,7 @@ def serve_lines(document: Mapping[str, Any]) -> list[str]:
     if document["num_preemptions"]:
         lines.append(f"{'preempted':14} {document['num_preemptions']:,} times, {document['recomputed_tokens']:,} of "
                      f"{document['prefill_tokens']:,} prefill positions recomputed")  # fmt: skip
-    if document["steps_outside_the_fit"]:
-        largest = ", ".join(
-            f"{name.replace('_', ' ')} (largest {value:,})" for name, value in document["outside"].items()
-        )
-        lines.append(f"{'warning':14} {document['steps_outside_the_fit']:,} of {document['num_steps']:,} steps lie "
-                     f"outside the fitted range: {largest}")  # fmt: skip
+    lines += outside_lines(document["steps_outside_the_fit"], document["num_steps"], document["outside"])
     if len(document["machines"]) > 1:
         lines += [
             f"{one['role']:14} {one['num_requests']:,} requests, {one['num_steps']:,} steps, busy {one['busy']:.0%}"

@@ -134,14 +134,20 @@ def _stored(
     if not path.exists():
         return {}
     found = read_sweep(path)
-    mine, its = _plain(document["setting"]), found.get("setting")
+    mine, its = _asked(_plain(document["setting"])), _asked(found.get("setting"))
     if its != mine:
         other = [name for name in mine if not isinstance(its, dict) or its.get(name) != mine[name]]
         raise ValueError(f"{path} holds points of another setting ({', '.join(other)}): name another file")
-    if any(found.get(name) != _plain(document[name]) for name in ("code", "columns")):
+    if any(found.get(name) != _plain(document[name]) for name in ("code", "columns", "setting")):
         say(f"{path} was made by other code: its points are computed again")
         return {}
     return {SweepPoint(*row[: len(SweepPoint._fields)]): row for row in found["rows"]}
+
+
+def _asked(setting: Any) -> Any:
+    """A setting less what its model was fitted to: that says how far to trust a point, not which point it is."""
+    model = setting.get("model") if isinstance(setting, dict) else None
+    return setting | {"model": model | {"fitted": None}} if isinstance(model, dict) else setting
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
@@ -182,7 +188,8 @@ def _plain(value: Any) -> Any:
 
 
 def sweep_lines(document: Mapping[str, Any]) -> list[str]:
-    """For a terminal: at each mixture and load, the policy and budget with most goodput."""
+    """For a terminal: at each mixture and load, the policy and budget with most goodput; and a warning of points with
+    steps outside of the model's fit."""
     rows = [dict(zip(document["columns"], row, strict=True)) for row in document["rows"]]
     lines = [
         f"{'long':>5} {'load':>5} {'best':>8} {'budget':>6} {'goodput':>8} {'served':>7} {'worst gap':>9}"
@@ -194,4 +201,7 @@ def sweep_lines(document: Mapping[str, Any]) -> list[str]:
             f"{share:5g} {load:5g} {best['policy']:>8} {best['chunk_budget'] or '-':>6} {best['goodput']:8.3f} "
             f"{best['served_rate']:7.3f} {best['gap_max_s']:8.3f}s"
         )
+    if outside := [row["outside_share"] for row in rows if row["outside_share"]]:
+        lines.append(f"{'warning':14} {len(outside):,} of {len(rows):,} points have steps outside the fitted range, "
+                     f"up to {max(outside):.1%} of them")  # fmt: skip
     return lines

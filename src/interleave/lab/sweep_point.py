@@ -37,7 +37,9 @@ SHORT, LONG = PUBLISHED_PROMPT_LENS[:3], PUBLISHED_PROMPT_LENS[3:]
 """The published lengths in two kinds. At a share of 0.4 long ones this is the published draw."""
 METRICS = (
     "served_rate", "goodput", "ttft_p50_s", "ttft_p90_s", "gap_p50_s", "gap_p90_s", "gap_max_s",
+    "outside_share",
 )  # fmt: skip
+"""outside_share: of the steps, those with a count outside of what the model was fitted to."""
 DIGITS = 4
 
 
@@ -101,8 +103,13 @@ def simulate_point(task: tuple[SweepSetting, SweepPoint]) -> dict[str, float]:
     rate = point.load * reference_rate(setting, point.long_share)
     rows = mixture_rows(setting.num_requests, rate, point.long_share, setting.seed, setting.scale)
     served = setting.served(point.policy, point.chunk_budget)
-    table, _ = simulate_table(served, rows, setting.num_requests, setting.model)
-    return {name: _rounded(value) for name, value in {"rate": rate, **_metrics(table, setting)}.items()}
+    table, executor = simulate_table(served, rows, setting.num_requests, setting.model)
+    found = {
+        "rate": rate,
+        **_metrics(table, setting),
+        "outside_share": executor.num_outside / table.num_steps,
+    }
+    return {name: _rounded(value) for name, value in found.items()}
 
 
 def _metrics(table: RequestTable, setting: SweepSetting) -> dict[str, float]:

@@ -24,6 +24,7 @@ from interleave.lab.latency_model import LatencyModel
 from interleave.lab.paths import repo_root
 from interleave.lab.provenance import simulated_provenance
 from interleave.lab.request_table import number_of
+from interleave.lab.simulate_serve import outside_lines
 from interleave.lab.simulator import Served, requests_of
 from interleave.lab.trace import Trace
 from interleave.lab.workload import scaled_block_tokens, workload
@@ -72,8 +73,9 @@ class TimelineSetting:
 
 
 def timeline_document(setting: TimelineSetting, policies: Sequence[str] = POLICIES) -> dict[str, Any]:
-    """Setting, provenance, requests, and the steps of each policy (see `steps_of`)."""
-    trace = setting.trace()
+    """Setting, provenance, requests, and of each policy what `steps_of` says: steps, and those outside of the fit."""
+    trace, model = setting.trace(), setting.model
+    ran = {policy: steps_of(setting.served(policy), trace, model) for policy in policies}
     names = ("num_requests", "rate", "max_rows", "chunk_budget", "scale", "seed")
     return {
         "schema_version": SCHEMA_VERSION,
@@ -81,13 +83,14 @@ def timeline_document(setting: TimelineSetting, policies: Sequence[str] = POLICI
         "setting": {
             "workload": WORKLOAD,
             **{name: getattr(setting, name) for name in names},
-            "model": model_to_json(setting.model),
+            "model": model_to_json(model),
         },
         "trace_sha256": trace.sha256,
         "code": timeline_code(),
         "provenance": simulated_provenance(),
         "requests": [list(row) for row in trace.rows],
-        "runs": {policy: steps_of(setting.served(policy), trace, setting.model) for policy in policies},
+        "outside": {policy: outside for policy, (_, outside) in ran.items()},
+        "runs": {policy: steps for policy, (steps, _) in ran.items()},
     }
 
 
@@ -96,8 +99,9 @@ def timeline_code() -> str:
     return simulation_code(repo_root(), "lab/timeline")
 
 
-def steps_of(served: Served, trace: Trace, model: LatencyModel) -> list[list[Any]]:
-    """A step as [start_s, end_s, [[request, prompt tokens], ...], [request that decodes, ...]]."""
+def steps_of(served: Served, trace: Trace, model: LatencyModel) -> tuple[list[list[Any]], dict[str, Any]]:
+    """A step as [start_s, end_s, [[request, prompt tokens], ...], [request that decodes, ...]]; and how many of them
+    have a count outside of the model's fit, with the largest value of each such count."""
     carried: list[tuple[list[list[int]], list[int]]] = []
 
     def keep(outcome: StepOutcome, _end_s: float) -> None:
@@ -108,10 +112,11 @@ def steps_of(served: Served, trace: Trace, model: LatencyModel) -> list[list[Any
     engine, executor = served.machine(model, None, keep_pieces=True)
     clock = executor.clock
     log = serve(engine, list(requests_of(trace.rows)), clock=clock, sleep=clock.sleep, on_step=keep)
-    return [
+    steps = [
         [round(step.start_s, DIGITS), round(step.end_s, DIGITS), chunks, decodes]
         for step, (chunks, decodes) in zip(log.steps, carried, strict=True)
     ]
+    return steps, {"steps": executor.num_outside, "largest": executor.worst_outside}
 
 
 def write_timeline(path: Path, document: Mapping[str, Any]) -> None:
@@ -143,9 +148,12 @@ def read_timeline(path: Path) -> dict[str, Any]:
 
 
 def timeline_lines(document: Mapping[str, Any]) -> list[str]:
-    """For a terminal: steps of each policy, their longest, and the end of the run."""
+    """For a terminal: steps of each policy, their longest, the end of the run, and a warning of steps outside of
+    the fit."""
     lines = [f"{'policy':>8} {'steps':>6} {'longest':>9} {'end':>9}"]
     for policy, steps in document["runs"].items():
         longest = max(end - start for start, end, *_ in steps)
         lines.append(f"{policy:>8} {len(steps):6d} {longest:8.3f}s {steps[-1][1]:8.3f}s")
+        outside = document["outside"][policy]
+        lines += outside_lines(outside["steps"], len(steps), outside["largest"])
     return lines
