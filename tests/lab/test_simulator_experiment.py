@@ -9,6 +9,8 @@ from experiment_choices import CHOICES, configs
 
 from interleave.lab.experiments import simulator as experiment
 from interleave.lab.experiments.simulator import Params
+from interleave.lab.latency_model import OVERLAPS
+from interleave.lab.validation import JUDGED, LARGEST_ERROR
 
 SMALL = CHOICES["simulator"].small
 
@@ -44,7 +46,20 @@ def test_one_hypothesis_is_used_and_it_is_the_best_on_what_it_saw() -> None:
 def test_this_machine_is_judged_by_steps_and_by_runs(one_thread: None) -> None:
     rows = measured("here")
     assert len({tuple(row) for row in rows}) == 1  # one table
-    assert {row["part"] for row in rows if row["kind"] == "step"} == {"fitted_steps", "held_out_steps"}
+    steps = [row for row in rows if row["kind"] == "step"]
+    assert {row["part"] for row in steps} == {"fitted_steps", "held_out_steps"}
+    assert {row["outside"] for row in steps if row["part"] == "fitted_steps"} == {0}
+    (capacity,) = (row for row in rows if row["kind"] == "capacity")
+    assert capacity["measured"] > 0
+    fits = [row for row in rows if row["kind"] == "fit"]
+    assert {row["what"] for row in fits} == set(OVERLAPS)
+    assert [row["rms"] for row in fits if row["chosen"]] == [min(row["rms"] for row in fits)]
+    judged = {row["what"]: row for row in rows if row["kind"] == "judged"}
+    assert judged
+    assert judged.keys() <= set(JUDGED)
+    for row in judged.values():
+        assert row["bound"] == max(LARGEST_ERROR, row["spread"])
+        assert row["met"] == (row["error"] <= row["bound"])
     runs = {row["what"]: row for row in rows if row["kind"] == "run"}
     served = runs["served_rate"]
     assert served["low"] <= served["measured"] <= served["high"]

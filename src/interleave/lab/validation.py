@@ -151,7 +151,7 @@ def validate(plan: Plan, serve: Serve, say: Callable[[str], None] = lambda _: No
 
 def judged(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """By judged measure, medians over loads: the error's size, and how far the engine's own runs go from their
-    median, both as shares; and whether the error is within the larger of that and LARGEST_ERROR."""
+    median, both as shares; the bound, the larger of that and LARGEST_ERROR; and whether the error is within it."""
     found = {}
     for name in JUDGED:
         ones = [run["measures"][name] for run in runs if name in run["measures"]]
@@ -162,7 +162,8 @@ def judged(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         spread = median(
             max(one["high"] - one["measured"], one["measured"] - one["low"]) / one["measured"] for one in ones
         )
-        found[name] = {"error": error, "spread": spread, "met": error <= max(LARGEST_ERROR, spread)}
+        bound = max(LARGEST_ERROR, spread)
+        found[name] = {"error": error, "spread": spread, "bound": bound, "met": error <= bound}
     return found
 
 

@@ -10,8 +10,11 @@ import pandas as pd
 import pytest
 
 from interleave.lab.experiments import simulator
+from interleave.lab.validation import JUDGED
 from interleave.report.figures import simulator as draw
+from interleave.report.figures import simulator_runs as whole
 from interleave.report.layout import find_notebook
+from interleave.report.printed import table_html
 from interleave.report.runner import run_notebook
 from interleave.report.runs import load_runs
 
@@ -131,6 +134,70 @@ def test_verdicts_of_steps_seen_often_enough() -> None:
 def test_a_measure_that_no_run_supports_has_no_line() -> None:
     (axis,) = draw.here_figure(points()).axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["served rate", "TTFT, median"]
+
+
+def test_whole_runs_are_judged_by_what_was_stored() -> None:
+    judged = {
+        "kind": "judged",
+        "what": "served_rate",
+        "error": 0.04,
+        "spread": 0.1,
+        "bound": 0.1,
+        "met": True,
+    }
+    missed = judged | {"what": "ttft_p50_s", "error": 0.2, "spread": 0.01, "bound": 0.05, "met": False}
+    stored = pd.concat([points(), pd.DataFrame([judged, missed])], ignore_index=True)
+    table = whole.judged_table(stored).set_index("measure")
+    assert dict(table["verdict"]) == {
+        "TTFT, median": "missed",
+        "gap, 90th percentile": "awaits a run",
+        "served rate": "met",
+    }
+    assert table.loc["served rate"].tolist()[:3] == [
+        pytest.approx(4.0),
+        pytest.approx(10.0),
+        pytest.approx(10.0),
+    ]
+    assert len(table_html(whole.judged_table(stored))) > 0
+
+
+def test_points_without_verdicts_await_a_run() -> None:
+    """Those stored before verdicts were kept: no capacity, no counts outside of the fit either."""
+    table = whole.judged_table(points())
+    assert set(table["verdict"]) == {"awaits a run"}
+    assert len(table_html(table)) > 0
+    assert whole.capacity(points()) is None
+    assert "outside the fit" not in draw.steps_table(points())
+
+
+def test_errors_stand_by_load() -> None:
+    twice = points()
+    again = twice[twice["kind"] == "run"].assign(load=0.3, error=-0.05)
+    table = whole.loads_table(pd.concat([twice, again.iloc[:1]], ignore_index=True))
+    assert list(table.columns) == ["load [x capacity]", "TTFT, median [%]", "served rate [%]"]
+    assert list(table["load [x capacity]"]) == [0.3, 0.6]
+    assert list(table["served rate [%]"]) == [pytest.approx(-5.0), pytest.approx(1.0)]
+    assert table["TTFT, median [%]"].isna().tolist() == [True, False]
+    assert len(table_html(table)) > 0
+
+
+def test_steps_outside_of_the_fit_are_counted_where_they_are_stored() -> None:
+    stored = points()
+    stored["outside"] = [7 if kind == "step" else None for kind in stored["kind"]]
+    assert list(draw.steps_table(stored)["outside the fit"]) == [7, 7]
+    assert list(draw.steps_table(stored)["steps"]) == ["held out: decode", "held out: prefill"]
+    assert len(table_html(draw.steps_table(stored))) > 0
+
+
+def test_the_committed_points_can_be_drawn() -> None:
+    """With verdicts or without: the page waits for a run, and does not break."""
+    root = Path(__file__).resolve().parents[3]
+    frames = [pd.read_csv(path) for path in (root / "data/results/cpu/simulator").glob("*.csv")]
+    for frame in frames:
+        if "run" in set(frame["kind"]):
+            assert len(whole.judged_table(frame)) == len(JUDGED)
+            assert len(whole.loads_table(frame)) == frame["load"].nunique()
+            assert len(table_html(draw.steps_table(frame))) > 0
 
 
 def test_published_figures_among_the_misses_are_marked() -> None:

@@ -1,8 +1,8 @@
 """The simulator held to what is known: an A10 report's figures, and this machine's own engine.
 
-Three kinds of points. *row* and *hypothesis*: the published figures, some calibrated on, the others judged.
-*curve*: what the calibrated model says over the arrival rate. *step* and *run*: a model fitted to this
-machine's engine, against other runs of it. Only the last is measured here. Does not draw.
+Three sorts of points, in rows of several kinds. *row* and *hypothesis*: the published figures, some calibrated on, the others judged.
+*curve*: what the calibrated model says over the arrival rate. *capacity*, *fit*, *step*, *run* and *judged*: a
+model fitted to this machine's engine, against other runs of it. Only the last is measured here. Does not draw.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ def _on_the_curve(engine: str, rate: float) -> Row:
 
 
 def _here(config: Mapping[str, Any], model: LoadedModel) -> list[Row]:
-    """Errors of steps by kind, of those fitted and of those held out, then of whole runs by measure."""
+    """The capacity that loads are multiples of, the fit of each overlap hypothesis, errors of steps by kind, of those
+    fitted and of those held out, then of whole runs by measure, and the verdicts on the judged measures."""
     plan = Plan(
         engine=config["engine"],
         scale=config["scale"],
@@ -169,13 +170,24 @@ def _here(config: Mapping[str, Any], model: LoadedModel) -> list[Row]:
         loads=config["loads"],
         repeats=config["repeats"],
     )
-    found = validate(plan, engine_server(plan, model))
+    return here_rows(validate(plan, engine_server(plan, model)))
+
+
+def here_rows(found: Mapping[str, Any]) -> list[Row]:
+    """A document of `lab.validation` as one table."""
     empty: Row = dict.fromkeys(
-        ("part", "what", "n", "error", "p90_error", "bias", "load", "simulated", "measured", "low", "high")
-    )
+        ("part", "what", "n", "error", "p90_error", "bias", "outside", "load", "simulated", "measured", "low", "high",
+         "chosen", "rms", "spread", "bound", "met")
+    )  # fmt: skip
+    head: list[Row] = [{**empty, "kind": "capacity", "what": "served_rate", "measured": found["capacity"]}]
+    overlap = found["model_parameters"]["overlap"]
+    head += [
+        {**empty, "kind": "fit", "what": name, "chosen": name == overlap, "rms": rms}
+        for name, rms in found["hypotheses"].items()
+    ]
     steps = [
         {
-            **empty, "kind": "step", "part": part, "what": kind, "n": one["n"],
+            **empty, "kind": "step", "part": part, "what": kind, "n": one["n"], "outside": one["outside"],
             "error": one["median_error"], "p90_error": one["p90_error"], "bias": one["bias"],
         }
         for part in ("fitted_steps", "held_out_steps")
@@ -186,4 +198,5 @@ def _here(config: Mapping[str, Any], model: LoadedModel) -> list[Row]:
         for run in found["runs"]
         for name, one in run["measures"].items()
     ]
-    return [*steps, *runs]
+    verdicts = [{**empty, "kind": "judged", "what": name, **one} for name, one in found["judged"].items()]
+    return [*head, *steps, *runs, *verdicts]

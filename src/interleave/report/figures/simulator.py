@@ -1,7 +1,7 @@
 """Figures and tables of the simulator page: errors on published figures, curves over them, this machine.
 
-Takes the experiment's rows as one frame, in which `kind` tells published rows, hypotheses, curves, steps
-and whole runs apart; measures nothing.
+Takes the experiment's rows as one frame, in which `kind` tells published rows, hypotheses, curves, steps,
+whole runs and verdicts on them apart; measures nothing. Tables of whole runs are in `simulator_runs`.
 """
 
 from __future__ import annotations
@@ -215,15 +215,19 @@ def misses_table(points: pd.DataFrame, least: float = 0.05) -> pd.DataFrame:
 
 
 def steps_table(points: pd.DataFrame) -> pd.DataFrame:
+    """Errors of single steps by kind, and how many have a count beyond what the fit has seen, where that is stored."""
     rows = of_kind(points, "step")
     return pd.DataFrame(
         {
-            "steps": [part.removesuffix("_steps").replace("_", " ") for part in rows["part"]],
-            "kind": rows["what"].str.replace("_", " "),
+            "steps": [
+                f"{row.part.removesuffix('_steps').replace('_', ' ')}: {row.what}"
+                for row in rows.itertuples()
+            ],
             "number": rows["n"].astype(int),
             "median error [%]": 100 * rows["error"],
             "90th percentile [%]": 100 * rows["p90_error"],
             "bias [%]": 100 * rows["bias"],
+            **({"outside the fit": rows["outside"].astype(int)} if "outside" in rows else {}),
         }
     )
 
