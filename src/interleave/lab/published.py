@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interleave.lab.published_calibration import calibrate
-from interleave.lab.published_runs import SPEAKS, PublishedRuns
+from interleave.lab.published_runs import SPEAKS, WORDS, PublishedRuns
 from interleave.lab.published_unmeasured import unmeasured
 from interleave.lab.reference import Published, load_published
 from interleave.lab.step_fit import Fit, best_fit
@@ -62,20 +62,21 @@ def parameters(fit: Fit) -> dict[str, float]:
 def compare_rows(
     published: Sequence[Published], runs: PublishedRuns, uses: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each published figure that the simulator can speak to."""
+    """A row for each published figure that the simulator can speak to, in words that say what was simulated."""
     compared = []
     for row in published:
         if row.id not in SPEAKS or (uses is not None and row.use not in uses):
             continue
         simulated = SPEAKS[row.id](runs)
         scored = row.use in ("calibrate", "holdout")
+        quantity, unit = WORDS.get(row.id, (row.quantity, row.unit))
         compared.append(
             {
                 "id": row.id,
                 "engine": row.engine,
                 "workload": row.workload,
-                "quantity": row.quantity,
-                "unit": row.unit,
+                "quantity": quantity,
+                "unit": unit,
                 "use": row.use,
                 "published": row.value,
                 "simulated": simulated,

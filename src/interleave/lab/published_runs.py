@@ -6,7 +6,7 @@ Knows which run answers which row. Does not know the published values.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 
@@ -91,6 +91,11 @@ class PublishedRuns:
         span = table.column("last_token_s").max() - table.column("due_s").min()
         return float(table.num_completed / span)
 
+    def least_of_peak(self, engine: str, rates: Sequence[float]) -> float:
+        """The lowest served rate at these arrival rates over the highest."""
+        served = [self.served_rate(engine, rate) for rate in rates]
+        return min(served) / max(served)
+
     def queue_wait_p50_s(self, engine: str, rate: float) -> float:
         table = self.open(engine, rate)
         return float(np.median(table.column("admit_s") - table.column("due_s")))
@@ -161,12 +166,27 @@ SPEAKS: dict[str, Callable[[PublishedRuns], float]] = {
     "p03": lambda runs: runs.queue_wait_p50_s("chunked", 3.0),
     "p04": lambda runs: 1e3 * runs.worst_gap_s("chunked"),
     "p05": lambda runs: runs.wall_s("chunked", "mixed32"),
+    "p06": lambda runs: runs.least_of_peak("chunked", (5.0, 6.0, 7.0)),
+    "p07": lambda runs: runs.wall_s("chunked", "uniform32") / runs.wall_s("paged", "uniform32"),
     "p08": lambda runs: runs.served_rate("paged", 4.0),
     "p09": lambda runs: runs.decode_rate("paged", "mixed32"),
     "p10": lambda runs: runs.queue_wait_p50_s("paged", 2.0),
     "k01": lambda runs: 1.0 - runs.wall_s("chunked", "uniform32") / runs.wall_s("paged", "uniform32"),
     "k02": lambda runs: 1e3 * (runs.full_decode_step_s("chunked") - runs.model.weights_s),
     "k06": lambda runs: 1e3 * runs.worst_gap_s("whole"),
+    "k09": lambda runs: runs.tpot_p95_s("whole", 3.0) / runs.tpot_p95_s("chunked", 3.0),
     "k10": lambda runs: 1e3 * runs.tpot_p95_s("chunked", 3.0),
 }
-"""Row id -> the simulated figure, in the row's unit. c13 (a kernel that no engine here uses) has none."""
+"""Row id -> the simulated figure, in the row's unit, or as WORDS says.
+
+Without one: c13 (a kernel that no engine here uses), k03, k07 and k08 (bytes and FLOPs, no times), k04 (rounding to
+blocks is arithmetic on the draw, the same under any step times) and k05 (a step of a model and a device of another
+size, which no price of this device speaks to).
+"""
+WORDS: dict[str, tuple[str, str]] = {
+    "p06": ("served rate at rates 5 to 7 over its peak, least", "ratio"),
+    "p07": ("total wall time over paged", "ratio"),
+    "k09": ("tail TPOT (p95 at rate 3) over chunked", "ratio"),
+    "k10": ("tail TPOT (p95 at rate 3; 400 requests support no p99)", "ms"),
+}
+"""Row id -> what is simulated, and its unit, where the row's own words name no number, or another one."""

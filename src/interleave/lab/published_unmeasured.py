@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from interleave.lab.metrics import incumbent_gaps, spikes
-from interleave.lab.published_runs import PublishedRuns
+from interleave.lab.published_runs import BLOCK_TOKENS, SMALL_POOL_BLOCKS, PublishedRuns
+from interleave.lab.workload import workload
 
 ENGINES = ("continuous", "paged")
 WITH_CHUNKED = (*ENGINES, "chunked")
@@ -27,10 +28,11 @@ class Figure(NamedTuple):
 
 
 def unmeasured(runs: PublishedRuns) -> Iterator[Figure]:
-    """Every figure, in a fixed order."""
+    """Every figure, in a fixed order; what was added later comes last, since a place is an id."""
     yield from _open(runs)
     yield from _closed(runs)
     yield from _spikes(runs)
+    yield _slots(runs)
 
 
 def _open(runs: PublishedRuns) -> Iterator[Figure]:
@@ -73,6 +75,17 @@ def _closed(runs: PublishedRuns) -> Iterator[Figure]:
             engine, "closed 64 requests in a pool of 0.5 GiB", "total wall time", "s",
             runs.wall_s(engine, "disturbance64", small=True),
         )  # fmt: skip
+
+
+def _slots(runs: PublishedRuns) -> Figure:
+    """`continuous` in the memory of the small pool: it has no blocks, so fewer slots of the longest request's width."""
+    name = "disturbance64"
+    longest = max(row.prompt_tokens + row.new_tokens for row in workload(name).rows)
+    slots = SMALL_POOL_BLOCKS * BLOCK_TOKENS // longest
+    return Figure(
+        "continuous", f"closed 64 requests, 0.5 GiB in {slots} slots", "total wall time", "s",
+        runs.wall_s("continuous", name, max_rows=slots),
+    )  # fmt: skip
 
 
 def _spikes(runs: PublishedRuns) -> Iterator[Figure]:
