@@ -71,7 +71,7 @@ def errors_figure(points: pd.DataFrame) -> Figure:
     axis.set_xlim(-100 * SHOWN - 2, 100 * SHOWN + 2)
     axis.set_xlabel("simulated against published (%)")
     axis.grid(axis="y", visible=False)
-    axis.legend(loc="lower right")
+    axis.legend(loc="lower left")
     return figure
 
 
