@@ -1,8 +1,9 @@
 """The simulator held to what is known: an A10 report's figures, and this machine's own engine.
 
-Three sorts of points, in rows of several kinds. *row* and *hypothesis*: the published figures, some calibrated on, the others judged.
-*curve*: what the calibrated model says over the arrival rate. *capacity*, *fit*, *step*, *run* and *judged*: a
-model fitted to this machine's engine, against other runs of it. Only the last is measured here. Does not draw.
+Three sorts of points, in rows of several kinds. *row* and *hypothesis*: the published figures, some calibrated
+on, the others judged. *curve*: what the calibrated model says over the arrival rate. *capacity*, *fit*, *step*,
+*run* and *judged*: a model fitted to this machine's engine, against other runs of it. Only the last is measured
+here. Does not draw.
 """
 
 from __future__ import annotations
